@@ -1,0 +1,41 @@
+"""The command line: parse, call the core, print. One module per noun; nothing heavy is imported before it is needed.
+
+Standard output is data (a table, or JSON with ``--json``), standard error is narration, and the exit code is an API:
+0 done, 1 the work failed, 2 wrong input or configuration, 3 busy: retry later, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+__all__ = ["main"]
+
+
+def main() -> NoReturn:
+    """Entry point of ``tpudeck``. Without a command it opens the console."""
+    from tpudeck.errors import TpudeckError
+
+    if len(sys.argv) == 1:
+        _open_console([])
+    try:
+        from tpudeck.cli.app import app
+
+        app(prog_name="tpudeck", standalone_mode=True)
+    except TpudeckError as error:
+        print(f"tpudeck: {error.show()}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("tpudeck: interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`): not our failure. Keep the interpreter from flushing into it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    sys.exit(0)
+
+
+def _open_console(arguments: list[str]) -> NoReturn:
+    """Replace this process by the console, so that the two never share an import."""
+    os.execv(sys.executable, [sys.executable, "-m", "tpudeck_tui", *arguments])

@@ -1,0 +1,41 @@
+"""How commands print: data to standard output, narration to standard error."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["emit_json", "emit_table", "narrate"]
+
+
+def emit_json(value: object) -> None:
+    """One JSON document on standard output, indented for a person, on one line for a pipe."""
+    import orjson
+
+    option = orjson.OPT_SERIALIZE_NUMPY | (orjson.OPT_INDENT_2 if sys.stdout.isatty() else 0)
+    sys.stdout.write(orjson.dumps(value, option=option).decode() + "\n")
+
+
+def narrate(text: str) -> None:
+    """A line for the person at the terminal, on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def emit_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """A table on standard output: aligned columns at a terminal, tab-separated in a pipe."""
+    cells = [[_clean(str(value)) for value in row] for row in rows]
+    if not sys.stdout.isatty():
+        print("\t".join(columns))
+        for row in cells:
+            print("\t".join(row))
+        return
+    widths = [max([len(name), *(len(row[index]) for row in cells)]) for index, name in enumerate(columns)]
+    print("  ".join(name.ljust(width) for name, width in zip(columns, widths, strict=True)).rstrip())
+    for row in cells:
+        print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _clean(text: str) -> str:
+    """Outside text without what a terminal would obey: control characters become a visible mark."""
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)

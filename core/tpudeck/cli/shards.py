@@ -1,0 +1,7 @@
+"""``tpudeck shards …``"""
+
+from __future__ import annotations
+
+import typer
+
+app = typer.Typer(help="", no_args_is_help=True, rich_markup_mode=None)

@@ -1,0 +1,288 @@
+"""Work in a child process: started with a folder, watched through files, ended with a result file.
+
+A *task* is a name and the module that does it; ``python -m MODULE TASK FOLDER`` does it. The folder is a run folder
+(the task is then a stage of the run) or a job folder made for the occasion (a data command, fill-mask, export). In it
+
+* ``experiment.toml``   the complete experiment (input),
+* ``request.json``      what else the task was asked (input, optional; a stage of a run has none),
+* ``progress.json``     done, total, unit, rate, replaced a few times a second,
+* ``events.jsonl``      what happened,
+* ``results/TASK.json`` ``{"ok": true, "result": …}`` or ``{"ok": false, "error": …, "exit_code": …}``, written last,
+* ``stage.lock``        held by the child for as long as it lives,
+* ``requests/``         files a front end leaves: ``stop.json``, ``checkpoint.json``.
+
+A child is asked to stop by ``requests/stop.json``, by SIGTERM or SIGINT, or by the end of its standard input where that
+is its parent's control pipe; it then keeps what it has, and exits with 130.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import IO, TYPE_CHECKING, Any, NoReturn
+
+import orjson
+
+from tpudeck import errors
+from tpudeck.config import Home
+from tpudeck.errors import InterruptedRunError, RetryLaterError, TpudeckError, WorkError
+from tpudeck.runs.events import plain
+from tpudeck.runs.writer import RunWriter
+from tpudeck.storage import read_json, write_json
+
+if TYPE_CHECKING:
+    from tpudeck.presets import Experiment
+
+__all__ = ["TASKS", "Job", "JobProcess", "main", "run", "start", "stop_requested", "temporary_folder"]
+
+TASKS: dict[str, str] = {
+    "tokenizer": "tpudeck.tokenizer",
+    "shards": "tpudeck.shards",
+    "train": "tpudeck.training",
+    "export": "tpudeck.training",
+    "fill-mask": "tpudeck.training",
+    "generate": "tpudeck.training",
+}
+"""Task → the module that does it."""
+
+CONTROL_PIPE = "TPUDECK_CONTROL_PIPE"
+"""Set to 1 in a child whose standard input is its parent's control pipe."""
+
+
+class Job:
+    """The child's side: its input, and how it speaks."""
+
+    def __init__(self, task: str, folder: Path, writer: RunWriter, stop: threading.Event) -> None:
+        self.task = task
+        self.folder = folder
+        self.writer = writer
+        self._stop = stop
+        self._started = time.monotonic()
+
+    @property
+    def home(self) -> Home:
+        return Home.here()
+
+    def experiment(self) -> Experiment:
+        """The complete experiment of this folder."""
+        from tpudeck.presets import load_experiment
+
+        return load_experiment(self.folder / "experiment.toml")
+
+    def request(self) -> dict[str, Any]:
+        """What else was asked; empty for a stage of a run."""
+        path = self.folder / "request.json"
+        return dict(read_json(path)) if path.exists() else {}
+
+    @property
+    def stopping(self) -> bool:
+        """Whether somebody asked for an end; look between units of work."""
+        return self._stop.is_set() or stop_requested(self.folder)
+
+    def check_stop(self) -> None:
+        """Raise :class:`InterruptedRunError` where somebody asked for an end."""
+        if self.stopping:
+            raise InterruptedRunError(f"{self.task} was asked to stop")
+
+    def progress(self, done: float, total: float | None, unit: str, *, force: bool = False, **more: Any) -> None:
+        """Say how far the work is; rates and the time left follow from it."""
+        elapsed_s = time.monotonic() - self._started
+        self.writer.progress(
+            force=force, task=self.task, done=done, total=total, unit=unit, elapsed_s=elapsed_s, **more
+        )
+
+
+def stop_requested(folder: Path) -> bool:
+    return (folder / "requests" / "stop.json").exists()
+
+
+def main(tasks: Mapping[str, Callable[[Job], Mapping[str, Any]]], argv: list[str] | None = None) -> NoReturn:
+    """The body of a task module's ``__main__``: do the task, write the result, exit with its code."""
+    task, folder_text = sys.argv[1:] if argv is None else argv
+    folder = Path(folder_text)
+    stop = threading.Event()
+    _listen(stop)
+    with _lock(folder / "stage.lock"):
+        attempt = int(os.environ.get("TPUDECK_ATTEMPT", "0"))
+        writer = RunWriter(folder, attempt=attempt)
+        results = folder / "results"
+        results.mkdir(exist_ok=True)
+        code = 0
+        try:
+            result = tasks[task](Job(task, folder, writer, stop))
+            outcome: dict[str, Any] = {"ok": True, "result": plain(dict(result))}
+        except BaseException as error:  # noqa: BLE001 (the last resort of a process: everything becomes a result)
+            failure = _explained(error)
+            code = failure.exit_code
+            outcome = {"ok": False, "error": failure.to_dict(), "exit_code": code}
+            print(f"{task}: {failure.show()}", file=sys.stderr)
+        with contextlib.suppress(OSError):
+            write_json(results / f"{task}.json", outcome)
+        writer.close()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # TensorFlow's threads and exit handlers have nothing more to do, and may hang or complain
+
+
+def _explained(error: BaseException) -> TpudeckError:
+    if isinstance(error, TpudeckError):
+        return error
+    if isinstance(error, KeyboardInterrupt):
+        return InterruptedRunError("interrupted")
+    if isinstance(error, OSError) and error.errno == 28:
+        return WorkError(f"the disk is full: {error.filename or error}", hint="make room and start again")
+    traceback.print_exception(error)
+    if isinstance(error, MemoryError):
+        return WorkError("out of memory", hint="a smaller batch or sequence length needs less")
+    return WorkError(f"{type(error).__name__}: {error}", hint="the log has the details")
+
+
+def _listen(stop: threading.Event) -> None:
+    """Turn SIGTERM, SIGINT and the end of the control pipe into the stop flag; a second SIGINT interrupts at once."""
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGINT and stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    signal.signal(signal.SIGTERM, handle)
+    signal.signal(signal.SIGINT, handle)
+    if os.environ.get(CONTROL_PIPE) == "1":
+        threading.Thread(target=_watch_pipe, args=(stop,), daemon=True, name="control-pipe").start()
+
+
+def _watch_pipe(stop: threading.Event) -> None:
+    while select.select([0], [], []) and os.read(0, 4096):
+        pass
+    stop.set()
+
+
+@contextlib.contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"{path.parent} is in use by another process", file=sys.stderr)
+            sys.exit(RetryLaterError.exit_code)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+class JobProcess:
+    """The parent's side of a child that does a task."""
+
+    def __init__(self, task: str, folder: Path, process: subprocess.Popen[bytes]) -> None:
+        self.task = task
+        self.folder = folder
+        self.process = process
+
+    def progress(self) -> dict[str, Any]:
+        """The newest ``progress.json``; empty before the first."""
+        try:
+            return dict(read_json(self.folder / "progress.json"))
+        except (FileNotFoundError, orjson.JSONDecodeError):
+            return {}
+
+    def running(self) -> bool:
+        return self.process.poll() is None
+
+    def stop(self) -> None:
+        """Ask for an end; what was done so far is kept."""
+        if self.running():
+            self.process.send_signal(signal.SIGTERM)
+
+    def result(self) -> dict[str, Any]:
+        """Wait for the end; the result, or the child's own error."""
+        code = self.process.wait()
+        try:
+            outcome = read_json(self.folder / "results" / f"{self.task}.json")
+        except (FileNotFoundError, orjson.JSONDecodeError):
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code} and no result"
+            raise WorkError(f"{self.task} {how}", hint=f"its output is in {self.folder / 'console.log'}") from None
+        if outcome["ok"]:
+            return dict(outcome["result"])
+        raise errors.from_dict(outcome["error"])
+
+
+def start(
+    task: str,
+    folder: Path,
+    *,
+    stdin: int | IO[bytes] = subprocess.DEVNULL,
+    environ: Mapping[str, str] | None = None,
+    own_session: bool = False,
+) -> JobProcess:
+    """Start a task on a folder that holds its input. Its output goes to ``console.log`` there."""
+    (folder / "results").mkdir(exist_ok=True)
+    (folder / "results" / f"{task}.json").unlink(missing_ok=True)
+    (folder / "progress.json").unlink(missing_ok=True)
+    with (folder / "console.log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", TASKS[task], task, str(folder)],
+            stdin=stdin,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            close_fds=True,
+            start_new_session=own_session,
+            env=dict(os.environ) | {"PYTHONUNBUFFERED": "1"} | dict(environ or {}),
+        )
+    return JobProcess(task, folder, process)
+
+
+@contextlib.contextmanager
+def temporary_folder(home: Home, experiment: Experiment, request: Mapping[str, Any]) -> Iterator[Path]:
+    """A job folder under the cache, with its input written; gone afterwards."""
+    from tpudeck.presets import save_experiment
+
+    jobs = home.cache / "jobs"
+    jobs.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=jobs, ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        save_experiment(experiment, folder / "experiment.toml")
+        write_json(folder / "request.json", plain(dict(request)))
+        yield folder
+
+
+def run(
+    task: str,
+    experiment: Experiment,
+    *,
+    request: Mapping[str, Any] | None = None,
+    home: Home | None = None,
+    on_progress: Callable[[dict[str, Any]], None] = lambda progress: None,
+    poll_s: float = 0.1,
+) -> dict[str, Any]:
+    """Do a task in a child of its own and wait: the result, or the child's error.
+
+    ``on_progress`` is called with ``progress.json`` as it changes. Ctrl-C asks the child to stop and waits for it.
+    """
+    with temporary_folder(home or Home.here(), experiment, request or {}) as folder:
+        job = start(task, folder, own_session=True)
+        try:
+            last: dict[str, Any] = {}
+            while job.running():
+                time.sleep(poll_s)
+                progress = job.progress()
+                if progress and progress != last:
+                    on_progress(progress)
+                    last = progress
+        except BaseException:
+            job.stop()
+            job.process.wait()
+            raise
+        return job.result()
