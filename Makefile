@@ -1,0 +1,60 @@
+# make quickstart   install, then train a small language model on real text (minutes, on a CPU)
+# make test         install, then lint, type-check and test
+# make help         the rest
+
+VENV ?= .venv
+# The first Python between 3.10 and 3.13 that runs.
+PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13 python3.10; do \
+	$$p -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
+EXTRAS ?= cpu,dev
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+TORCH ?= torch
+TORCH_VENV ?= .venv-torch
+
+.DEFAULT_GOAL := help
+.PHONY: help install quickstart test lint unit bench torch clean
+
+help:  ## show this
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
+
+install: $(READY)  ## install into .venv (EXTRAS=gpu,dev for a GPU; docs/tpu.md for a TPU)
+
+$(READY): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "tpudeck needs Python 3.10 to 3.13, and none was found: make PYTHON=/path/to/python3.12" >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "$(PYTHON) cannot make virtual environments: on Debian and Ubuntu, apt install python3-venv" >&2; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	@touch $(READY)
+
+quickstart: install  ## from text to a trained model, in minutes on a CPU
+	$(BIN)/tpudeck quickstart
+
+test: install lint  ## lint, types, contracts, and every test
+	$(BIN)/pytest -q
+
+unit: install  ## the tests that need no TensorFlow, in parallel
+	$(BIN)/pytest -q -n 2 -m 'not training and not slow'
+
+lint: install  ## ruff, mypy --strict, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: install  ## the ratios against the published way
+	for bench in benchmarks/*.py; do echo "== $$bench"; $(BIN)/python $$bench || exit 1; done
+
+$(TORCH_VENV)/.ready:
+	$(PYTHON) -m venv $(TORCH_VENV)
+	$(TORCH_VENV)/bin/python -m pip install --quiet --upgrade pip
+	$(TORCH_VENV)/bin/python -m pip install --quiet '$(TORCH)' 'transformers>=5,<6' safetensors
+	@touch $@
+
+torch: install $(TORCH_VENV)/.ready  ## open exported models in PyTorch and Transformers 5 (large download; TORCH=torch==X picks one)
+	TPUDECK_TORCH_PYTHON=$(TORCH_VENV)/bin/python $(BIN)/pytest -q -m torch
+
+clean:  ## remove what make made
+	rm -rf $(VENV) $(TORCH_VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
