@@ -1,0 +1,28 @@
+"""What follows from an experiment, without building anything: steps (:mod:`~tpudeck.plan.schedule`), parameters,
+arithmetic and memory (:mod:`~tpudeck.plan.size`)."""
+
+from tpudeck.plan.schedule import (
+    Schedule,
+    check_sequences,
+    global_batch_size,
+    interval_steps,
+    needs_step_time,
+    schedule,
+    total_steps,
+)
+from tpudeck.plan.size import Memory, flops_per_token, memory_per_replica, padded_vocab_size, parameter_count
+
+__all__ = [
+    "Memory",
+    "Schedule",
+    "check_sequences",
+    "flops_per_token",
+    "global_batch_size",
+    "interval_steps",
+    "memory_per_replica",
+    "needs_step_time",
+    "padded_vocab_size",
+    "parameter_count",
+    "schedule",
+    "total_steps",
+]
