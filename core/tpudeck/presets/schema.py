@@ -97,6 +97,8 @@ class Corpus(_Section):
     """Hub data sets: the split to train on."""
     validation_split: str = ""
     """Hub data sets: the split to evaluate on; empty: a part of the text, chosen by content hash."""
+    document: Literal["line", "paragraph"] = "line"
+    """Files of text: what one document is, a line or the lines up to a blank one."""
     column: str = "text"
     """The column (or JSON key) that holds the text."""
     revision: str = ""
