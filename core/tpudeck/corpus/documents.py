@@ -48,7 +48,7 @@ class CorpusCounts:
     malformed: int = 0
     """Lines that are not JSON objects, or not CSV."""
     undecodable: int = 0
-    """Documents with U+FFFD, the mark that stands for bytes that were not UTF-8 (here, or wherever the text was made)."""
+    """Documents with U+FFFD, which stands for bytes that were not UTF-8, here or wherever the text was made."""
     nul: int = 0
     """Documents that held NUL characters; these are removed."""
     cut: int = 0

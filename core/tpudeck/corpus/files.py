@@ -15,9 +15,9 @@ import itertools
 import shutil
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, cast
 
 import orjson
 
@@ -120,7 +120,7 @@ def _opened(name: str, *, seekable: bool) -> Iterator[IO[bytes]]:
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(storage.open_binary(name))
         if compression == ".gz":
-            file = stack.enter_context(gzip.open(file))
+            file = stack.enter_context(cast("IO[bytes]", gzip.open(file)))
         elif compression == ".zst":
             file = stack.enter_context(_zstandard(file))
         if compression and seekable:
@@ -215,11 +215,18 @@ def _jsonl(lines: Iterator[list[bytes]], name: str, column: str, counts: CorpusC
                 objects.append(value)
         if not checked and (objects or counts.malformed):
             if not objects:
-                shown = next(line for line in batch if line.strip())[:60].decode(errors="replace")
-                raise CorpusError(f"{name} holds no JSON object per line, it begins {shown!r}", hint="jq -c '.[]' makes JSON lines of an array")  # fmt: skip
+                raise _not_json_lines(name, batch)
             _check_column(column, {key for value in objects[:1000] for key in value}, name)
             checked = True
         yield [value.get(column) for value in objects]
+
+
+def _not_json_lines(name: str, batch: list[bytes]) -> CorpusError:
+    begins = next(line for line in batch if line.strip())[:60].decode(errors="replace")
+    return CorpusError(
+        f"{name} does not hold one JSON object per line; it begins {begins!r}",
+        hint="jq -c '.[]' turns a JSON array into JSON lines",
+    )
 
 
 def _json_object(line: bytes) -> dict[str, Any] | None:
