@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tpudeck.presets import Experiment
 
-__all__ = ["VOCAB_MULTIPLE", "Memory", "flops_per_token", "memory_per_replica", "padded_vocab_size", "parameter_count"]
+__all__ = [
+    "VOCAB_MULTIPLE",
+    "Memory",
+    "flops_per_token",
+    "layer_parameter_count",
+    "memory_per_replica",
+    "padded_vocab_size",
+    "parameter_count",
+]
 
 VOCAB_MULTIPLE = 128
 """A TPU's matrix unit is 128 wide: a vocabulary that is not a multiple wastes a tile of every projection."""
@@ -68,14 +76,22 @@ def parameter_count(experiment: Experiment, *, vocab_size: int) -> int:
 
     Exact for the five families; a class given by its full name is counted as RoBERTa.
     """
-    shape = _Shape(
+    return _PARAMETERS[experiment.family.name](_shape(experiment, vocab_size))
+
+
+def layer_parameter_count(experiment: Experiment) -> int:
+    """Parameters of the layers alone, without embeddings and head."""
+    return experiment.model.layers * _shape(experiment, 0).block
+
+
+def _shape(experiment: Experiment, vocab_size: int) -> _Shape:
+    return _Shape(
         L=experiment.model.layers,
         d=experiment.model.width,
         f=experiment.feed_forward,
         V=padded_vocab_size(vocab_size),
         P=experiment.max_positions + experiment.family.position_offset,
     )
-    return _PARAMETERS[experiment.family.name](shape)
 
 
 def flops_per_token(experiment: Experiment, *, vocab_size: int) -> float:
@@ -110,8 +126,13 @@ class Memory:
     activations_bytes: int
 
     @property
+    def state_bytes(self) -> int:
+        """What does not grow with the batch."""
+        return self.weights_bytes + self.gradients_bytes + self.optimizer_bytes
+
+    @property
     def total_bytes(self) -> int:
-        return self.weights_bytes + self.gradients_bytes + self.optimizer_bytes + self.activations_bytes
+        return self.state_bytes + self.activations_bytes
 
 
 def memory_per_replica(experiment: Experiment, *, vocab_size: int, replica_batch: int) -> Memory:

@@ -1,11 +1,14 @@
 """Presets as files: found by name, resolved through `extends`, changed by overrides, compared and written.
 
 A preset is TOML. Values come, later ones winning, from the schema's defaults, the chain of `extends`, the file itself,
-and the overrides of the command line or the form; :class:`Resolved` remembers which of them each value came from.
+and the overrides of the command line or the form; :class:`Resolved` remembers which of them each value came from. All
+that says how long a run or how large a batch is counts as one choice: setting one of the keys clears its siblings.
 """
 
 from __future__ import annotations
 
+import difflib
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +20,7 @@ import tomli_w
 import tpudeck
 from tpudeck.config import Home, read_toml
 from tpudeck.errors import Fault, InputError, PresetError
-from tpudeck.presets.schema import Experiment, check, experiment_from
+from tpudeck.presets.schema import NONE, Experiment, experiment_from, takes_text
 from tpudeck.storage import write_atomic
 
 if sys.version_info >= (3, 11):
@@ -27,15 +30,18 @@ else:
 
 __all__ = [
     "Resolved",
+    "copy_preset",
     "diff",
     "find",
     "flatten",
     "load_experiment",
     "merge",
+    "overrides_as_data",
     "parse_override",
     "preset_files",
     "resolve",
     "save_experiment",
+    "save_preset",
     "shipped_folder",
     "to_toml",
 ]
@@ -45,6 +51,9 @@ _SIBLINGS = (
     ("train.global_batch_size", "train.replica_batch_size"),
 )
 """Setting one of these clears the others, wherever they came from."""
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def shipped_folder() -> Path:
@@ -70,8 +79,6 @@ def find(name: str, home: Home) -> Path:
     files = preset_files(home)
     if bare in files:
         return files[bare]
-    import difflib
-
     close = difflib.get_close_matches(bare, files, n=1)
     hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(files) or 'none'}"
     raise InputError(f"there is no preset named {bare!r}", hint=f"{hint} (tpudeck presets list)")
@@ -111,27 +118,29 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
     for path, value in flatten(base):
         _set(merged, path, value)
     changed = dict(flatten(changes))
-    for path in changed:
-        for siblings in _SIBLINGS:
-            if path in siblings:
-                for other in siblings:
-                    if other not in changed:
-                        _clear(merged, other)
+    for siblings in _SIBLINGS:
+        if any(changed.get(path, NONE) != NONE for path in siblings):
+            for path in siblings:
+                _clear(merged, path)
     for path, value in changed.items():
         _set(merged, path, value)
     return merged
 
 
 def parse_override(text: str) -> tuple[str, Any]:
-    """``"train.steps=50"`` → a dotted key and its value: TOML where it is TOML, else the text as it stands."""
+    """``"train.steps=50"`` → a dotted key and its value: TOML where it is TOML, else the text as it stands.
+
+    ``none`` sets back what may be none; where a field holds text, a bare number is text.
+    """
     path, equals, value = text.partition("=")
     path = path.strip()
     if not equals or not all(part.isidentifier() for part in path.split(".")):
         raise InputError(f"an override is KEY=VALUE, got {text!r}", hint="for example --set train.steps=50")
     try:
-        return path, tomllib.loads(f"value = {value.strip()}")["value"]
+        parsed = tomllib.loads(f"value = {value.strip()}")["value"]
     except tomllib.TOMLDecodeError:
         return path, value
+    return path, parsed if isinstance(parsed, str) or not takes_text(path) else value
 
 
 @dataclass(frozen=True)
@@ -146,6 +155,7 @@ class Resolved:
 
 
 def _read_chain(path: Path, home: Home) -> list[tuple[Path, dict[str, Any]]]:
+    """A preset file and those it extends, the nearest first; what a base is called and described as stays with it."""
     chain: list[tuple[Path, dict[str, Any]]] = []
     while True:
         if any(path == seen for seen, _ in chain):
@@ -153,13 +163,22 @@ def _read_chain(path: Path, home: Home) -> list[tuple[Path, dict[str, Any]]]:
             raise InputError(f"presets extend each other in a circle: {names} → {path.stem}")
         data = read_toml(path)
         parent = data.pop("extends", None)
+        if chain:
+            data.pop("name", None)
         chain.append((path, data))
         if parent is None:
             return chain
         if not isinstance(parent, str):
             raise PresetError([Fault("extends", "is the name of one preset", repr(parent))], source=str(path))
-        beside = path.parent / f"{parent}.toml"
-        path = beside if beside.is_file() and beside != path else find(parent, home)
+        path = _find_base(parent, path, home)
+
+
+def _find_base(name: str, file: Path, home: Home) -> Path:
+    """The preset that `file` extends: beside it, else by name; its own name means the shipped one."""
+    candidates = (file.parent / f"{name}.toml", shipped_folder() / f"{name}.toml")
+    if name == file.stem and candidates[1].is_file():
+        return candidates[1]
+    return candidates[0] if candidates[0].is_file() else find(name, home)
 
 
 def resolve(
@@ -170,26 +189,35 @@ def resolve(
     Raises :class:`PresetError` with every fault, :class:`InputError` where there is no such preset.
     """
     chain = _read_chain(find(name, home), home)
+    layers = [(f"preset {path.stem}", layer) for path, layer in reversed(chain)]
+    layers.append(("--set", merge(changes or {}, overrides_as_data(overrides))))
     data: dict[str, Any] = {}
     origins: dict[str, str] = {}
-    layers = [(f"preset {path.stem}", layer) for path, layer in reversed(chain)]
-    given: dict[str, Any] = {}
-    for override in overrides:
-        key, value = parse_override(override)
-        _set(given, key, value)
-    layers += [("--set", merge(changes or {}, given))]
     for origin, layer in layers:
         data = merge(data, layer)
         origins |= {path: origin for path, _ in flatten(layer)}
-    data.setdefault("name", chain[0][0].stem)
+    data.setdefault("name", re.sub(r"[^A-Za-z0-9._-]+", "-", chain[0][0].stem).lstrip("-._")[:64] or "preset")
     experiment = experiment_from(data, source=chain[0][0].stem)
-    complete = dict(flatten(experiment.model_dump()))
-    present = dict(flatten(data))
+    present = {path for path, _ in flatten(data)}
     return Resolved(
         experiment=experiment,
-        origins={path: origins.get(path, "default") if path in present else "default" for path in complete},
+        origins={
+            path: origins.get(path, "default") if path in present else "default"
+            for path, _ in flatten(experiment.model_dump())
+        },
         chain=tuple(path for path, _ in chain),
     )
+
+
+def overrides_as_data(overrides: Sequence[str]) -> dict[str, Any]:
+    """Overrides as nested data; of two for the same key, or for siblings, the later one stands."""
+    given: dict[str, Any] = {}
+    for override in overrides:
+        path, value = parse_override(override)
+        change: dict[str, Any] = {}
+        _set(change, path, value)
+        given = merge(given, change)
+    return given
 
 
 def diff(left: Experiment, right: Experiment) -> dict[str, tuple[Any, Any]]:
@@ -213,6 +241,29 @@ def load_experiment(path: Path) -> Experiment:
     return experiment_from(read_toml(path), source=str(path))
 
 
-def faults_in(data: Mapping[str, Any]) -> list[Fault]:
-    """Every fault in plain data, for forms."""
-    return check(data)[1]
+def copy_preset(source: str, name: str, *, home: Home) -> Path:
+    """Copy a preset's file, comments and all, into the user's presets under a new name."""
+    text = find(source, home).read_bytes()
+    return _write_own(name, text, home)
+
+
+def save_preset(name: str, *, extends: str, changes: Mapping[str, Any], home: Home, comment: str = "") -> Path:
+    """Write a short preset of the user's own: what it extends, and what it changes.
+
+    It is validated first: raises :class:`PresetError` and writes nothing where the result breaks rules.
+    """
+    resolve(extends, home=home, changes=changes)
+    head = "".join(f"# {line}\n" for line in comment.splitlines())
+    body = tomli_w.dumps({"extends": extends.removeprefix("preset:")} | dict(changes))
+    return _write_own(name, (head + body).encode(), home)
+
+
+def _write_own(name: str, text: bytes, home: Home) -> Path:
+    if not _NAME.fullmatch(name):
+        raise InputError(f"a preset's name is letters, digits, dot, dash and underscore, got {name!r}")
+    path = home.presets / f"{name}.toml"
+    if path.exists():
+        raise InputError(f"there is a preset {name} already: {path}", hint="choose another name, or delete it first")
+    home.presets.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, text)
+    return path

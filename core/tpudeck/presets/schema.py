@@ -3,24 +3,30 @@
 Numbers are in base units and named so: lengths count tokens (specials included), batches count sequences. Where a
 person would rather write ``"5 min"`` or ``"1 epoch"``, the field is an :data:`IntervalText`.
 
+A field that may be none is set back to none by the text ``"none"``, since TOML has no null.
+
 One validator serves two readers: :func:`check` returns every fault (a form shows them at their fields), and
-:func:`experiment_from` raises them all at once.
+:func:`experiment_from` raises them all at once. Rules that span fields are applied also where some other field is
+wrong: each says what it reads, and is left out only where one of those is the one at fault.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 
+from tpudeck.chips import Chip, accelerator_devices
 from tpudeck.errors import Fault, InputError, PresetError
 from tpudeck.units import Interval, parse_interval
 
 __all__ = [
-    "CAUSAL_ARCHITECTURES",
     "FAMILIES",
+    "NONE",
     "Corpus",
     "Device",
     "Experiment",
@@ -32,11 +38,18 @@ __all__ = [
     "Train",
     "check",
     "experiment_from",
+    "interval",
     "json_schema",
+    "takes_text",
 ]
 
+NONE = "none"
+"""What a preset or an override writes to set a value back to none."""
 
-def _interval(value: str | int) -> str | int:
+
+def _interval(value: Any) -> str | int:
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise ValueError("an interval is a number of steps, or text such as '1 epoch', '10 min' or '5 %'")
     try:
         parse_interval(value)
     except InputError as error:
@@ -44,10 +57,30 @@ def _interval(value: str | int) -> str | int:
     return value
 
 
-IntervalText = Annotated[str | int, AfterValidator(_interval)]
+def _duration(value: str) -> str:
+    _interval(value)
+    unit = parse_interval(value).unit
+    if unit != "seconds":
+        raise ValueError(f"must be a time such as 5 min; for {unit} there is train.{unit}")
+    return value
+
+
+def _accelerator(value: str) -> str:
+    if value:
+        try:
+            chip, _ = accelerator_devices(value)
+        except InputError as error:
+            raise ValueError(error.message) from error
+        if not chip.tensorflow:
+            raise ValueError(f"must be a TPU that TensorFlow runs on, and {chip.name} is not")
+    return value
+
+
+IntervalText: TypeAlias = Annotated[str | int, BeforeValidator(_interval)]
 """Steps as a number, or text with a unit: ``500``, ``"1 epoch"``, ``"10 min"``, ``"5 %"``."""
 
 
+@dataclass(frozen=True)
 class Family:
     """What differs between model families before TensorFlow is ever imported.
 
@@ -56,11 +89,10 @@ class Family:
     where the family's position code expects it.
     """
 
-    def __init__(self, name: str, *, position_offset: int, specials: tuple[str, ...], objective: str) -> None:
-        self.name = name
-        self.position_offset = position_offset
-        self.specials = specials
-        self.objective = objective
+    name: str
+    position_offset: int
+    specials: tuple[str, ...]
+    objective: Literal["masked", "causal"]
 
 
 _ROBERTA_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
@@ -79,11 +111,23 @@ FAMILIES: dict[str, Family] = {
 """The families with a masked-only (or causal) head of our own and tests. Any other name is a TensorFlow class of
 Transformers (``TFCamembertForMaskedLM``) and uses that class's full head; it is laid out like RoBERTa."""
 
-CAUSAL_ARCHITECTURES = frozenset(name for name, family in FAMILIES.items() if family.objective == "causal")
-
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_none(cls, data: Any) -> Any:
+        """Turn the text that stands for none into none, where the field's default is none."""
+        if not isinstance(data, Mapping):
+            return data
+        fields = cls.model_fields
+        return {
+            key: None if value == NONE and key in fields and fields[key].default is None else value
+            for key, value in data.items()
+        }
 
 
 class Corpus(_Section):
@@ -164,7 +208,7 @@ class Train(_Section):
     """Optimizer steps in all."""
     epochs: float | None = Field(default=None, gt=0)
     """Passes over the shards."""
-    duration: str | None = None
+    duration: Annotated[str, AfterValidator(_duration)] | None = None
     """Time to train for, such as `5 min`; turned into steps once, when the speed is known."""
     global_batch_size: int | None = Field(default=None, ge=1)
     """Sequences per optimizer step, over all replicas and accumulated microsteps."""
@@ -191,8 +235,11 @@ class Train(_Section):
     """Compile with XLA on CPU and GPU; none: where it helps. A TPU always compiles."""
     seed: int = Field(default=0, ge=0, lt=2**63)
     log_every: IntervalText = 50
+    """Steps, epochs, time or percent between lines of metrics; here and below, 0: only at the end."""
     eval_every: IntervalText = "1 epoch"
+    """Between evaluations."""
     checkpoint_every: IntervalText = "10 min"
+    """Between checkpoints."""
     keep_checkpoints: int = Field(default=3, ge=1)
     """The newest so many, and the best."""
     steps_per_call: int | None = Field(default=None, ge=1)
@@ -203,6 +250,8 @@ class Device(_Section):
     """What to train on."""
 
     kind: Literal["auto", "cpu", "gpu", "tpu"] = "auto"
+    accelerator: Annotated[str, AfterValidator(_accelerator)] = ""
+    """TPU: what to plan for, such as `v3-8` or `v5e-8`; empty: not said."""
     name: str = ""
     """TPU: `local` on a TPU VM, a node's name, or `grpc://host:port`."""
     zone: str = ""
@@ -216,7 +265,7 @@ class Device(_Section):
 class Samples(_Section):
     """A few texts that show what the model has learned, filled at every evaluation."""
 
-    texts: tuple[str, ...] = ()
+    texts: tuple[str, ...] = Field(default=(), strict=False)
     """With `<mask>` where the model should fill in; prompts for a causal model."""
 
 
@@ -242,9 +291,7 @@ class Experiment(_Section):
     @property
     def objective(self) -> Literal["masked", "causal"]:
         """What the model predicts."""
-        if self.model.objective is not None:
-            return self.model.objective
-        return "causal" if self.model.architecture in CAUSAL_ARCHITECTURES else "masked"
+        return self.model.objective or self.family.objective
 
     @property
     def family(self) -> Family:
@@ -266,93 +313,206 @@ class Experiment(_Section):
             return self.shards.sequence_length - 1
         return max(1, round(self.train.mask_probability * self.shards.sequence_length))
 
+    @property
+    def planned_device(self) -> tuple[Chip, int] | None:
+        """The chip of `device.accelerator` and how many devices TensorFlow sees on it; none where it is not said."""
+        return accelerator_devices(self.device.accelerator) if self.device.accelerator else None
 
-def _across_fields(experiment: Experiment) -> Iterator[Fault]:
-    """Rules that no single field can know."""
-    model, train = experiment.model, experiment.train
-    if model.width % model.heads:
-        divisors = [str(n) for n in range(1, min(model.width, 64) + 1) if model.width % n == 0]
-        yield Fault("model.heads", f"must divide model.width ({model.width})", str(model.heads),
-                    f"one of {', '.join(divisors)}")  # fmt: skip
-    if experiment.shards.sequence_length > experiment.max_positions:
-        yield Fault(
-            "shards.sequence_length",
-            f"must be at most model.max_positions ({experiment.max_positions})",
-            str(experiment.shards.sequence_length),
-            "raise model.max_positions or leave it out",
-        )
-    lengths = {name: getattr(train, name) for name in ("steps", "epochs", "duration")}
-    given = [name for name, value in lengths.items() if value is not None]
+
+_Rule: TypeAlias = "Callable[[Experiment], Iterator[Fault]]"
+_RULES: list[tuple[frozenset[str], _Rule]] = []
+"""Rules that no single field can know, each with the paths it reads."""
+
+
+def _reads(*paths: str) -> Callable[[_Rule], _Rule]:
+    def register(rule: _Rule) -> _Rule:
+        _RULES.append((frozenset(paths), rule))
+        return rule
+
+    return register
+
+
+@_reads("model.architecture")
+def _architecture_is_known(experiment: Experiment) -> Iterator[Fault]:
+    name = experiment.model.architecture
+    if name not in FAMILIES and not (name.startswith("TF") and "For" in name):
+        rule = f"is one of {', '.join(FAMILIES)} or a TensorFlow class such as TFCamembertForMaskedLM"
+        yield Fault("model.architecture", rule, repr(name), _nearest(name, FAMILIES))
+
+
+@_reads("model.architecture", "model.objective")
+def _objective_fits_the_architecture(experiment: Experiment) -> Iterator[Fault]:
+    model = experiment.model
+    family = FAMILIES.get(model.architecture)
+    if family is not None and model.objective not in (None, family.objective):
+        rule = f"{model.architecture} is trained with the {family.objective} objective"
+        yield Fault("model.objective", rule, repr(model.objective), "leave it out")
+
+
+@_reads("model.width", "model.heads")
+def _heads_divide_the_width(experiment: Experiment) -> Iterator[Fault]:
+    width, heads = experiment.model.width, experiment.model.heads
+    if width % heads:
+        divisors = [str(n) for n in range(1, min(width, 64) + 1) if width % n == 0]
+        rule = f"must divide model.width ({width})"
+        yield Fault("model.heads", rule, str(heads), f"one of {', '.join(divisors)}")
+
+
+@_reads("shards.sequence_length", "model.max_positions")
+def _sequences_fit_the_positions(experiment: Experiment) -> Iterator[Fault]:
+    length, positions = experiment.shards.sequence_length, experiment.max_positions
+    if length > positions:
+        rule = f"must be at most model.max_positions ({positions})"
+        yield Fault("shards.sequence_length", rule, str(length), "raise model.max_positions or leave it out")
+
+
+@_reads("tokenizer.kind", "tokenizer.source", "tokenizer.vocab_size", "model.architecture")
+def _bytes_fit_the_vocabulary(experiment: Experiment) -> Iterator[Fault]:
+    tokenizer = experiment.tokenizer
+    smallest = 256 + len(experiment.family.specials)
+    if tokenizer.kind == "byte_bpe" and not tokenizer.source and tokenizer.vocab_size < smallest:
+        rule = f"must be at least {smallest} for byte_bpe (256 bytes and the special tokens)"
+        yield Fault("tokenizer.vocab_size", rule, str(tokenizer.vocab_size))
+
+
+@_reads("train.steps", "train.epochs", "train.duration")
+def _one_length(experiment: Experiment) -> Iterator[Fault]:
+    given = _given(experiment.train, "steps", "epochs", "duration")
     if len(given) != 1:
-        got = " and ".join(f"train.{name}" for name in given) or "none of them"
-        yield Fault("train", "needs exactly one of steps, epochs and duration", got)
-    if train.duration is not None:
-        yield from _duration_faults(train.duration)
-    sizes = [name for name in ("global_batch_size", "replica_batch_size") if getattr(train, name) is not None]
-    if len(sizes) != 1:
-        got = " and ".join(f"train.{name}" for name in sizes) or "neither"
-        yield Fault("train", "needs exactly one of global_batch_size and replica_batch_size", got)
-    if train.global_batch_size is not None:
-        parts = train.accumulation_steps * (experiment.device.replicas or 1)
-        if train.global_batch_size % parts:
-            yield Fault("train.global_batch_size", f"must be a multiple of replicas x accumulation_steps ({parts})",
-                        str(train.global_batch_size))  # fmt: skip
-    expected = FAMILIES[model.architecture].objective if model.architecture in FAMILIES else None
-    if model.objective is not None and expected is not None and model.objective != expected:
-        yield Fault("model.objective", f"{model.architecture} is trained with the {expected} objective",
-                    model.objective, "leave it out")  # fmt: skip
-    if expected is None and not (model.architecture.startswith("TF") and "For" in model.architecture):
+        yield Fault("train", "needs exactly one of steps, epochs and duration", " and ".join(given) or "none of them")
+
+
+@_reads("train.global_batch_size", "train.replica_batch_size")
+def _one_batch_size(experiment: Experiment) -> Iterator[Fault]:
+    given = _given(experiment.train, "global_batch_size", "replica_batch_size")
+    if len(given) != 1:
+        rule = "needs exactly one of global_batch_size and replica_batch_size"
+        yield Fault("train", rule, " and ".join(given) or "neither")
+
+
+def _given(train: Train, *names: str) -> list[str]:
+    return [name for name in names if getattr(train, name) is not None]
+
+
+@_reads("train.global_batch_size", "train.accumulation_steps", "device.replicas", "device.accelerator")
+def _batch_divides_evenly(experiment: Experiment) -> Iterator[Fault]:
+    train, device = experiment.train, experiment.planned_device
+    replicas = experiment.device.replicas or (device[1] if device else 1)
+    parts = train.accumulation_steps * replicas
+    if train.global_batch_size is not None and train.global_batch_size % parts:
+        rule = f"must be a multiple of replicas x accumulation_steps ({replicas} x {train.accumulation_steps})"
+        yield Fault("train.global_batch_size", rule, str(train.global_batch_size))
+
+
+@_reads("train.warmup", "train.steps")
+def _warmup_ends(experiment: Experiment) -> Iterator[Fault]:
+    warmup, steps = interval(experiment.train.warmup), experiment.train.steps
+    too_long = warmup.unit == "percent" and warmup.amount > 100
+    if too_long or (warmup.unit == "steps" and steps is not None and warmup.amount > steps):
+        yield Fault("train.warmup", "must be at most the whole run", repr(experiment.train.warmup))
+
+
+@_reads("device.kind", "device.accelerator", "device.name", "device.zone", "device.project", "device.replicas")
+def _device_keys_fit_its_kind(experiment: Experiment) -> Iterator[Fault]:
+    device = experiment.device
+    if device.kind in {"cpu", "gpu"}:
+        for key in ("accelerator", "name", "zone", "project"):
+            if getattr(device, key):
+                yield Fault(f"device.{key}", "is for a TPU", repr(getattr(device, key)), f"the kind is {device.kind}")
+    if device.kind in {"gpu", "tpu"} and device.replicas is not None:
         yield Fault(
-            "model.architecture",
-            f"is one of {', '.join(FAMILIES)} or a TensorFlow class such as TFCamembertForMaskedLM",
-            repr(model.architecture),
-            _nearest(model.architecture, list(FAMILIES)),
+            "device.replicas", f"is for a CPU; a {device.kind.upper()} uses all there are", str(device.replicas)
         )
 
 
-def _duration_faults(duration: str) -> Iterator[Fault]:
-    try:
-        unit = parse_interval(duration).unit
-    except InputError as error:
-        yield Fault("train.duration", error.message)
-        return
-    if unit != "seconds":
-        yield Fault("train.duration", "is a time such as 5 min", repr(duration), f"for that, use train.{unit}")
+@_reads("samples.texts", "model.architecture", "model.objective")
+def _samples_have_a_mask(experiment: Experiment) -> Iterator[Fault]:
+    for index, text in enumerate(experiment.samples.texts):
+        if experiment.objective == "masked" and "<mask>" not in text:
+            yield Fault(f"samples.texts.{index}", "needs a <mask> to fill", repr(text))
 
 
-def _nearest(word: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+def _across_fields(experiment: Experiment, wrong: frozenset[str] = frozenset()) -> list[Fault]:
+    """What the rules across fields find, but for those that read something at, above or below a `wrong` path."""
+
+    def readable(path: str) -> bool:
+        return not any(f"{path}.".startswith(f"{bad}.") or bad.startswith(f"{path}.") for bad in wrong)
+
+    return [fault for paths, rule in _RULES if all(map(readable, paths)) for fault in rule(experiment)]
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f"did you mean {close[0]}?" if close else ""
 
 
-def _keys_at(path: tuple[str | int, ...]) -> list[str]:
-    """The keys of the section at this path of the schema."""
-    model: Any = Experiment
+def _fields_at(path: tuple[str | int, ...]) -> dict[str, FieldInfo]:
+    """The fields of the section at this path; empty where there is no section."""
+    section: Any = Experiment
     for part in path:
-        field = model.model_fields.get(str(part))
-        if field is None:
-            return []
-        model = field.annotation
-    return list(getattr(model, "model_fields", {}))
+        fields = getattr(section, "model_fields", {})
+        section = fields[part].annotation if part in fields else None
+    return dict(getattr(section, "model_fields", {}))
+
+
+def takes_text(path: str) -> bool:
+    """Whether the field at a dotted path holds plain text, so that ``123`` means the text and not the number."""
+    *parents, last = path.split(".")
+    field = _fields_at(tuple(parents)).get(last)
+    return field is not None and field.annotation is str
+
+
+def _hint_for_unknown(keys: tuple[str | int, ...]) -> str:
+    """The same key in another section; else the nearest key of its own section; else what is known here."""
+    *parents, last = keys
+    here = _fields_at(tuple(parents))
+    elsewhere = [section for section in Experiment.model_fields if last in _fields_at((section,))]
+    if elsewhere:
+        return f"did you mean {elsewhere[0]}.{last}?"
+    return _nearest(str(last), here) or f"known: {', '.join(here)}"
+
+
+_PLAIN_WORDS = {
+    "bool_type": "must be true or false",
+    "float_type": "must be a number",
+    "int_type": "must be a whole number",
+    "model_type": "must be a section",
+    "string_type": "must be text",
+    "tuple_type": "must be a list",
+}
+"""Pydantic's error types whose own words speak of Python."""
 
 
 def _faults(error: ValidationError) -> list[Fault]:
     faults: dict[str, Fault] = {}
     for item in error.errors(include_url=False):
-        # A union reports once per member: the last parts of the path name the member, not a key.
-        keys = [part for part in item["loc"] if not (isinstance(part, str) and ("[" in part or part in {"str", "int"}))]
-        path = ".".join(str(part) for part in keys)
+        keys = _keys(item["loc"])
+        path = ".".join(map(str, keys))
         if item["type"] == "extra_forbidden":
-            known = _keys_at(tuple(keys[:-1]))
-            fault = Fault(
-                path, "is not a known key", "", _nearest(str(keys[-1]), known) or f"known: {', '.join(known)}"
-            )
+            fault = Fault(path, "is not a known key", "", _hint_for_unknown(keys))
         else:
-            rule = item["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-            got = "" if ", got " in rule else repr(item["input"])[:80]
-            fault = Fault(path, rule, got)
+            said = item["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+            rule = _PLAIN_WORDS.get(item["type"], said)
+            fault = Fault(path, rule, "" if ", got " in rule else repr(item["input"])[:80])
         faults.setdefault(path, fault)
     return list(faults.values())
+
+
+def _keys(location: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """Where a fault is, as keys of the file: up to the first part that only names the member of a union."""
+    depth = 0
+    while depth < len(location) and (depth == 0 or _fields_at(location[:depth]) or isinstance(location[depth], int)):
+        depth += 1
+    return location[:depth]
+
+
+def _without(data: Mapping[str, Any], path: list[str]) -> dict[str, Any]:
+    """Nested data without the value at this path; where a list holds it, without the list."""
+    key, *below = path
+    rest = {name: value for name, value in data.items() if name != key}
+    if below and isinstance(data.get(key), Mapping):
+        rest[key] = _without(data[key], below)
+    return rest
 
 
 def check(data: Mapping[str, Any]) -> tuple[Experiment | None, list[Fault]]:
@@ -360,9 +520,21 @@ def check(data: Mapping[str, Any]) -> tuple[Experiment | None, list[Fault]]:
     try:
         experiment = Experiment.model_validate(data)
     except ValidationError as error:
-        return None, _faults(error)
-    faults = list(_across_fields(experiment))
+        faults = _faults(error)
+        wrong = frozenset(fault.path for fault in faults)
+        return None, faults + _across_the_rest(data, wrong)
+    faults = _across_fields(experiment)
     return (None if faults else experiment), faults
+
+
+def _across_the_rest(data: Mapping[str, Any], wrong: frozenset[str]) -> list[Fault]:
+    """The rules across fields, applied to what is left when the values at fault are taken out."""
+    for path in wrong:
+        data = _without(data, path.split("."))
+    try:
+        return _across_fields(Experiment.model_validate(data), wrong)
+    except ValidationError:  # a quoted key with a dot in it cannot be taken out by its path
+        return []
 
 
 def experiment_from(data: Mapping[str, Any], *, source: str = "") -> Experiment:
@@ -379,9 +551,21 @@ def interval(value: str | int) -> Interval:
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON schema of a preset file, for editors; `extends` is resolved before validation."""
-    schema = Experiment.model_json_schema()
-    schema["properties"] = {"extends": {"type": "string", "description": "The preset this one starts from."}} | schema[
-        "properties"
-    ]
-    return schema
+    """The JSON schema of a preset file, for editors: every section may be partial, and `extends` names another preset.
+
+    It describes what TOML can hold, so none is the text ``"none"``.
+    """
+    schema: dict[str, Any] = _none_as_text(Experiment.model_json_schema())
+    extends = {"type": "string", "description": "The preset this one starts from."}
+    schema["properties"] = {"extends": extends} | schema["properties"]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema | {"title": "tpudeck preset"}
+
+
+def _none_as_text(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_none_as_text(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if node == {"type": "null"}:
+        return {"const": NONE}
+    return {key: _none_as_text(value) for key, value in node.items() if not (key == "default" and value is None)}
