@@ -1,0 +1,335 @@
+"""TFRecord files and the ``tf.train.Example`` records in them, without TensorFlow.
+
+A file is a row of frames and nothing else::
+
+    uint64  length of the record, little-endian
+    uint32  masked CRC-32C of those eight bytes
+    bytes   the record
+    uint32  masked CRC-32C of the record
+
+Reading distrusts everything. A length is believed only when its checksum agrees *and* so many bytes are left in the
+file, so a damaged or foreign file never makes us allocate what it asks for. What is wrong is said with file and offset,
+and the kinds are told apart: foreign, compressed, truncated, corrupted.
+
+An ``Example`` is a protobuf message, a map from names to lists of bytes, of floats or of int64. Its wire format is
+small enough to read here; integers are decoded and encoded by the array, not one by one.
+
+Sources: ``record_writer.h`` of TensorFlow for the framing and the mask, ``example.proto`` and ``feature.proto`` for the
+messages, the protobuf encoding guide for the wire format.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, NamedTuple, TypeAlias
+
+import google_crc32c
+import numpy as np
+import numpy.typing as npt
+
+from tpudeck import storage
+from tpudeck.errors import ArtefactError
+
+__all__ = [
+    "FOOTER_BYTES",
+    "HEADER_BYTES",
+    "Feature",
+    "Record",
+    "decode_example",
+    "decode_varints",
+    "encode_example",
+    "encode_varints",
+    "frame",
+    "masked_crc32c",
+    "read_records",
+    "scan_records",
+]
+
+HEADER_BYTES = 12
+FOOTER_BYTES = 4
+_BLOCK_BYTES = 1 << 20
+
+_LENGTH = struct.Struct("<Q")
+_CHECKSUM = struct.Struct("<I")
+_HEADER = struct.Struct("<QI")
+
+_COMPRESSED = {
+    b"\x1f\x8b": "gzip",
+    b"\x78\x01": "zlib",
+    b"\x78\x9c": "zlib",
+    b"\x78\xda": "zlib",
+    b"\x28\xb5\x2f\xfd": "zstandard",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ": "xz",
+    b"PK\x03\x04": "zip",
+}
+
+
+def masked_crc32c(data: bytes | npt.NDArray[np.uint8]) -> int:
+    """CRC-32C, rotated and shifted so that a checksum of data that holds checksums stays a good one."""
+    crc: int = google_crc32c.value(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def frame(record: bytes) -> bytes:
+    """A record as it stands in a file."""
+    length = _LENGTH.pack(len(record))
+    return b"".join((length, _CHECKSUM.pack(masked_crc32c(length)), record, _CHECKSUM.pack(masked_crc32c(record))))
+
+
+class Record(NamedTuple):
+    """A record and where its frame begins in the file."""
+
+    offset: int
+    data: bytes
+
+
+def read_records(location: str | Path) -> Iterator[Record]:
+    """The records of a file in order, every checksum verified; raises :class:`ArtefactError` at the first fault."""
+    with _open(location) as file:
+        size = file.seek(0, 2)
+        file.seek(0)
+        block, offset, start = b"", 0, 0  # `start` is where the next frame begins in `block`, `offset` in the file
+        while offset < size:
+            if len(block) - start < HEADER_BYTES:
+                block, start = block[start:] + file.read(_BLOCK_BYTES), 0
+            end = start + HEADER_BYTES
+            length = _checked_length(block[start:end], location, offset, size)
+            missing = end + length + FOOTER_BYTES - len(block)
+            if missing > 0:
+                block, start = block[start:] + file.read(max(missing, _BLOCK_BYTES)), 0
+                end = HEADER_BYTES
+            data = block[end : end + length]
+            footer = block[end + length : end + length + FOOTER_BYTES]
+            if len(footer) < FOOTER_BYTES:
+                raise _truncated(location, offset, f"the file became shorter while it was read ({size} bytes before)")
+            if _CHECKSUM.unpack(footer)[0] != masked_crc32c(data):
+                raise _corrupted(location, offset, "the checksum of the record does not match its bytes")
+            yield Record(offset, data)
+            start = end + length + FOOTER_BYTES
+            offset += HEADER_BYTES + length + FOOTER_BYTES
+
+
+def scan_records(location: str | Path) -> npt.NDArray[np.int64]:
+    """Where each record begins and how long it is, as rows (offset of its bytes, length): the headers are read and
+    verified, the records are skipped."""
+    found: list[tuple[int, int]] = []
+    with _open(location) as file:
+        size = file.seek(0, 2)
+        offset = 0
+        while offset < size:
+            file.seek(offset)
+            length = _checked_length(file.read(HEADER_BYTES), location, offset, size)
+            found.append((offset + HEADER_BYTES, length))
+            offset += HEADER_BYTES + length + FOOTER_BYTES
+    return np.array(found, dtype=np.int64).reshape(-1, 2)
+
+
+def _open(location: str | Path) -> IO[bytes]:
+    try:
+        return storage.open_binary(location)
+    except OSError as error:
+        raise ArtefactError(f"{location} cannot be read: {error.strerror or error}") from error
+
+
+def _checked_length(header: bytes, location: str | Path, offset: int, size: int) -> int:
+    """The length in a frame's header, once it is believed."""
+    if len(header) == HEADER_BYTES:
+        length, checksum = _HEADER.unpack(header)
+        if checksum == masked_crc32c(header[:8]):
+            left = size - offset - HEADER_BYTES - FOOTER_BYTES
+            if length > left:
+                raise _truncated(location, offset, f"a record of {length} bytes begins, and {max(left, 0)} are left")
+            return int(length)
+    if offset == 0:
+        raise _foreign(location, header)
+    if len(header) < HEADER_BYTES:
+        raise _truncated(location, offset, f"a record begins, and only {len(header)} bytes are left")
+    raise _corrupted(location, offset, "the checksum of the record's length does not match")
+
+
+def _foreign(location: str | Path, head: bytes) -> ArtefactError:
+    for magic, name in _COMPRESSED.items():
+        if head.startswith(magic):
+            return ArtefactError(
+                f"{location} is compressed ({name}): tpudeck reads TFRecord files as they are",
+                hint="decompress it first",
+            )
+    return ArtefactError(
+        f"{location} is not a TFRecord file: it does not begin with a record (offset 0, bytes {head[:8].hex(' ')})",
+        hint="take it out of the folder, or restore it if it should be one",
+    )
+
+
+def _truncated(location: str | Path, offset: int, what: str) -> ArtefactError:
+    return ArtefactError(f"{location} is truncated: at offset {offset} {what}", hint="copy or build the file again")
+
+
+def _corrupted(location: str | Path, offset: int, what: str) -> ArtefactError:
+    return ArtefactError(f"{location} is corrupted at offset {offset}: {what}", hint="copy or build the file again")
+
+
+# ---- Example: messages of (tag, value) pairs; tag = field number << 3 | wire type --------------------------------
+
+Feature: TypeAlias = list[bytes] | npt.NDArray[np.int64] | npt.NDArray[np.float32]
+"""One feature of an example: a list of bytes, of int64, or of floats."""
+
+_VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
+_BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 1, 2, 3
+_MOST_VARINT_BYTES = 10
+
+
+def encode_varints(values: npt.ArrayLike) -> bytes:
+    """Integers in protobuf's variable-length encoding: seven bits a byte, the highest bit says that more follow."""
+    numbers = np.atleast_1d(np.asarray(values, dtype=np.int64)).view(np.uint64).ravel()
+    lengths = np.ones(len(numbers), dtype=np.int64)
+    for bytes_so_far in range(1, _MOST_VARINT_BYTES):
+        longer = numbers >> np.uint64(7 * bytes_so_far) != 0
+        if not longer.any():
+            break
+        lengths += longer
+    ends = np.cumsum(lengths)
+    starts = ends - lengths
+    encoded = np.zeros(int(ends[-1]) if len(ends) else 0, dtype=np.uint8)
+    for index in range(int(lengths.max(initial=0))):
+        there = lengths > index
+        low = numbers[there] >> np.uint64(7 * index) & np.uint64(0x7F)
+        encoded[starts[there] + index] = low | (lengths[there] > index + 1).astype(np.uint64) << np.uint64(7)
+    return encoded.tobytes()
+
+
+def decode_varints(data: bytes | memoryview) -> npt.NDArray[np.int64]:
+    """The way back from :func:`encode_varints`; ``ValueError`` where the bytes end inside a number."""
+    octets = np.frombuffer(data, dtype=np.uint8)
+    if not len(octets):
+        return np.zeros(0, dtype=np.int64)
+    ends = np.flatnonzero(octets < 0x80) + 1
+    if not len(ends) or ends[-1] != len(octets):
+        raise ValueError("an integer is cut off")
+    lengths = np.diff(ends, prepend=0)
+    if lengths.max() > _MOST_VARINT_BYTES:
+        raise ValueError("an integer is longer than ten bytes")
+    starts = ends - lengths
+    numbers = np.zeros(len(ends), dtype=np.uint64)
+    for index in range(int(lengths.max())):
+        there = lengths > index
+        numbers[there] |= (octets[starts[there] + index] & 0x7F).astype(np.uint64) << np.uint64(7 * index)
+    return numbers.view(np.int64)
+
+
+def encode_example(features: Mapping[str, Feature]) -> bytes:
+    """A ``tf.train.Example``, its features in the order given, its numbers packed."""
+    entries = (_field(1, name.encode()) + _field(2, _encode_feature(feature)) for name, feature in features.items())
+    return _field(1, b"".join(_field(1, entry) for entry in entries))
+
+
+def _encode_feature(feature: Feature) -> bytes:
+    if isinstance(feature, list):
+        return _field(_BYTES_LIST, b"".join(_field(1, item) for item in feature))
+    if feature.dtype.kind == "f":
+        return _field(_FLOAT_LIST, _field(1, feature.astype("<f4").tobytes()))
+    return _field(_INT64_LIST, _field(1, encode_varints(feature)))
+
+
+def _field(number: int, data: bytes) -> bytes:
+    """A length-delimited field."""
+    return encode_varints([number << 3 | _DELIMITED, len(data)]) + data
+
+
+def decode_example(data: bytes) -> dict[str, Feature]:
+    """The features of a ``tf.train.Example``; ``ValueError`` where the bytes are no such message."""
+    features: dict[str, Feature] = {}
+    for number, value in _fields(memoryview(data)):
+        if number == 1:
+            for entry_number, entry in _fields(_message(value)):
+                if entry_number == 1:
+                    name, feature = _decode_entry(_message(entry))
+                    features[name] = feature
+    return features
+
+
+def _decode_entry(data: memoryview) -> tuple[str, Feature]:
+    name, feature = b"", memoryview(b"")
+    for number, value in _fields(data):
+        if number == 1:
+            name = bytes(_message(value))
+        elif number == 2:
+            feature = _message(value)
+    try:
+        return name.decode(), _decode_feature(feature)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"the name of a feature is not UTF-8: {name[:40]!r}") from error
+
+
+def _decode_feature(data: memoryview) -> Feature:
+    """The list that is set; of several the last, as protobuf has it. A feature without one is an empty list."""
+    feature: Feature = []
+    for kind, value in _fields(data):
+        items = [item for number, item in _fields(_message(value)) if number == 1]
+        if kind == _BYTES_LIST:
+            feature = [bytes(_message(item)) for item in items]
+        elif kind == _FLOAT_LIST:
+            feature = _decode_floats(items)
+        elif kind == _INT64_LIST:
+            parts = [decode_varints(item) if isinstance(item, memoryview) else _signed(item) for item in items]
+            feature = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+    return feature
+
+
+def _decode_floats(items: Sequence[int | memoryview]) -> npt.NDArray[np.float32]:
+    try:
+        data = b"".join(item if isinstance(item, memoryview) else item.to_bytes(4, "little") for item in items)
+    except OverflowError:
+        raise ValueError("a float is longer than four bytes") from None
+    if len(data) % 4:
+        raise ValueError("a list of floats is cut off")
+    return np.frombuffer(data, dtype="<f4").astype(np.float32)
+
+
+def _signed(number: int) -> npt.NDArray[np.int64]:
+    return np.array([number], dtype=np.uint64).view(np.int64)
+
+
+def _message(value: int | memoryview) -> memoryview:
+    if isinstance(value, memoryview):
+        return value
+    raise ValueError("a number stands where a message should")
+
+
+def _fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+    """The fields of a message: (number, bytes or number), whatever they mean."""
+    position, end = 0, len(data)
+    while position < end:
+        tag, position = _varint(data, position)
+        wire_type = tag & 7
+        if wire_type == _VARINT:
+            number, position = _varint(data, position)
+            yield tag >> 3, number
+            continue
+        if wire_type == _DELIMITED:
+            length, position = _varint(data, position)
+        elif wire_type in (_FIXED32, _FIXED64):
+            length = 4 if wire_type == _FIXED32 else 8
+        else:
+            raise ValueError(f"a field has the unknown wire type {wire_type}")
+        if length > end - position:
+            raise ValueError(f"a field of {length} bytes begins, and {end - position} are left")
+        value = data[position : position + length]
+        position += length
+        yield tag >> 3, value if wire_type == _DELIMITED else int.from_bytes(value, "little")
+
+
+def _varint(data: memoryview, position: int) -> tuple[int, int]:
+    """The number at this position, and the position after it."""
+    number = 0
+    for shift in range(0, 7 * _MOST_VARINT_BYTES, 7):
+        if position >= len(data):
+            raise ValueError("an integer is cut off")
+        octet = data[position]
+        position += 1
+        number |= (octet & 0x7F) << shift
+        if octet < 0x80:
+            return number & 0xFFFFFFFFFFFFFFFF, position
+    raise ValueError("an integer is longer than ten bytes")
