@@ -159,9 +159,9 @@ def format_count(count: float) -> str:
     """1234567 → ``"1.23M"``; small numbers stay whole."""
     if not math.isfinite(count):
         return str(count)
-    for limit, suffix in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e4, "k")):
-        if abs(count) >= limit:
-            return f"{count / (1e3 if suffix == 'k' else limit):.3g}{suffix}"
+    for unit, suffix in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if abs(count) >= max(0.9995 * unit, 9999.5):  # what three digits round up to a whole unit belongs to it
+            return f"{float(f'{count / unit:.3g}'):g}{suffix}"
     return f"{count:,.0f}"
 
 

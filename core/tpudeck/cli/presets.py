@@ -244,9 +244,8 @@ def diff(
     if as_json:
         emit_json({path: {"left": was, "right": now} for path, (was, now) in found.items()})
     else:
-        emit_table(
-            ("key", Path(left).stem, Path(right).stem), [(p, _shown(a), _shown(b)) for p, (a, b) in found.items()]
-        )
+        rows = [(path, _shown(was), _shown(now)) for path, (was, now) in found.items()]
+        emit_table(("key", Path(left).stem, Path(right).stem), rows)
 
 
 @app.command()
