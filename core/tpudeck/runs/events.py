@@ -25,9 +25,12 @@ __all__ = [
     "EventLine",
     "Noticed",
     "PhaseChanged",
+    "RunLaunched",
     "SamplesFilled",
+    "StageExited",
     "StageFinished",
     "StageStarted",
+    "StatusChanged",
     "decode_event",
     "decode_number",
     "encode_event",
@@ -133,6 +136,37 @@ class AlertRaised:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RunLaunched:
+    """A supervisor took the run: the first line of every attempt in ``supervisor.jsonl``."""
+
+    kind: ClassVar[str] = "run_launched"
+    pid: int
+    host: str
+    boot_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusChanged:
+    """What the supervisor says the run is now."""
+
+    kind: ClassVar[str] = "status_changed"
+    status: str
+    reason: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageExited:
+    """The process of a stage ended, in whatever way."""
+
+    kind: ClassVar[str] = "stage_exited"
+    stage: str
+    exit_code: int | None = None
+    signal: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Noticed:
     """Something worth a line: a count, a decision, a warning from the data."""
 
@@ -151,6 +185,9 @@ Event: TypeAlias = (
     | CheckpointRejected
     | SamplesFilled
     | AlertRaised
+    | RunLaunched
+    | StatusChanged
+    | StageExited
     | Noticed
 )
 
@@ -166,6 +203,9 @@ EVENTS: dict[str, type[Event]] = {
         CheckpointRejected,
         SamplesFilled,
         AlertRaised,
+        RunLaunched,
+        StatusChanged,
+        StageExited,
         Noticed,
     )
 }
