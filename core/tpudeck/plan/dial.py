@@ -7,7 +7,7 @@ start and not an optimum. In the order in which they are applied:
    (Kaplan et al. 2020, "Scaling Laws for Neural Language Models", section 3.1: the loss hardly depends on the ratio of
    width to depth; BERT-base has 64). It gets the most layers for which there are 20 tokens per parameter of the layers
    (Hoffmann et al. 2022, "Training Compute-Optimal Large Language Models", section 3; they count the embeddings too,
-   which in small models would leave nothing for the layers).
+   which in small models would leave nothing for the layers) and that fits the planned device.
 2. **Batch and learning rate** follow from the arithmetic C of the whole training in FLOP: ``0.2920·C^0.3271`` tokens
    and ``0.3118·C^-0.1250`` (DeepSeek-AI 2024, "DeepSeek LLM: Scaling Open-Source Language Models", section 3.1). Where
    the device plans for a TPU, the batch is cut into as many microsteps as its memory asks for.
@@ -55,7 +55,8 @@ def _follow(base: Experiment, affordable_tokens: Callable[[Experiment], float], 
     best = None
     for layers in range(1, _MOST_LAYERS + 1):
         candidate = _shaped(base, layers)
-        if affordable_tokens(candidate) < TOKENS_PER_PARAMETER * layer_parameter_count(candidate):
+        enough = affordable_tokens(candidate) >= TOKENS_PER_PARAMETER * layer_parameter_count(candidate)
+        if not enough or not _fits(candidate, _BATCH_MULTIPLE):
             break
         best = candidate
     if best is None:
@@ -77,8 +78,7 @@ def _changes(experiment: Experiment, tokens: float, replicas: int) -> dict[str, 
     compute = tokens * flops_per_token(experiment, vocab_size=experiment.tokenizer.vocab_size)
     optimum = 0.2920 * compute**0.3271 / length / (_BATCH_MULTIPLE * replicas)
     microsteps = _microsteps(experiment, max(1, math.ceil(optimum)) * _BATCH_MULTIPLE)
-    multiple = _BATCH_MULTIPLE * replicas * microsteps
-    batch = max(1, round(optimum / microsteps)) * multiple
+    batch = max(1, math.floor(optimum / microsteps + 0.5)) * _BATCH_MULTIPLE * replicas * microsteps
     return {
         "model": {
             "layers": model.layers,
@@ -97,15 +97,17 @@ def _changes(experiment: Experiment, tokens: float, replicas: int) -> dict[str, 
     }
 
 
+def _fits(experiment: Experiment, sequences: int) -> bool:
+    """Whether a microstep of so many sequences fits the planned device; without one, everything does."""
+    planned, vocab_size = experiment.planned_device, experiment.tokenizer.vocab_size
+    memory = memory_per_replica(experiment, vocab_size=vocab_size, replica_batch=sequences)
+    return planned is None or memory.total_bytes <= planned[0].hbm_bytes_per_device
+
+
 def _microsteps(experiment: Experiment, replica_batch: int) -> int:
     """The fewest microsteps, a power of two, in which a replica's share of the batch fits the planned device."""
-    planned, vocab_size = experiment.planned_device, experiment.tokenizer.vocab_size
     microsteps = 1
-    while planned is not None and replica_batch > microsteps * _BATCH_MULTIPLE:
-        each = math.ceil(replica_batch / microsteps)
-        memory = memory_per_replica(experiment, vocab_size=vocab_size, replica_batch=each)
-        if memory.total_bytes <= planned[0].hbm_bytes_per_device:
-            break
+    while not _fits(experiment, math.ceil(replica_batch / microsteps)):
         microsteps *= 2
     return microsteps
 
