@@ -53,6 +53,9 @@ CHIPS: dict[str, Chip] = {
     )
 }
 
+_COUNTED_IN_CORES = {"v2", "v3", "v4", "v5p"}
+"""Their accelerator types count TensorCores, of which these chips have two; the others count chips."""
+
 _ALIASES = {"v5litepod": "v5e", "v5lite": "v5e"}
 
 
@@ -73,5 +76,8 @@ def accelerator_devices(accelerator: str) -> tuple[Chip, int]:
     chip = chip_named(generation)
     if not number.isdecimal() or int(number) < 1:
         raise InputError(f"an accelerator type is CHIP-NUMBER such as v5litepod-8, got {accelerator!r}")
-    cores = int(number)
-    return chip, cores // 2 if chip.name in {"v4", "v5p"} else cores
+    if chip.name not in _COUNTED_IN_CORES:
+        return chip, int(number)
+    if int(number) % 2:
+        raise InputError(f"a {chip.name} has two cores a chip, so its number is even, got {accelerator!r}")
+    return chip, int(number) // 2 * chip.devices_per_chip

@@ -44,9 +44,10 @@ _COUNTS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12}
 
 def _split(text: str, rule: str) -> tuple[float, str]:
     match = _NUMBER.fullmatch(text)
-    if match is None:
+    number = float(match[1].replace("_", "").replace(",", "")) if match else math.inf
+    if match is None or not math.isfinite(number):
         raise InputError(f"{rule}, got {text!r}")
-    return float(match[1].replace("_", "").replace(",", "")), match[2].lower()
+    return number, match[2].lower()
 
 
 def parse_bytes(text: str | int) -> int:
@@ -138,6 +139,8 @@ class Interval:
 def parse_interval(text: str | int | float) -> Interval:
     """``500``, ``"500 steps"``, ``"1 epoch"``, ``"10 min"`` or ``"5 %"`` → an :class:`Interval`."""
     rule = "an interval is a number of steps, epochs, s, min, h or %"
+    if re.search(r"[a-zA-Z]\s*[0-9]", str(text)):  # several parts, as in 1h30m
+        return Interval(parse_duration(str(text)), "seconds")
     number, unit = _split(str(text), rule)
     if unit not in _INTERVAL_UNITS:
         raise InputError(f"{rule}, got {text!r}")
