@@ -139,7 +139,7 @@ class Interval:
 def parse_interval(text: str | int | float) -> Interval:
     """``500``, ``"500 steps"``, ``"1 epoch"``, ``"10 min"`` or ``"5 %"`` → an :class:`Interval`."""
     rule = "an interval is a number of steps, epochs, s, min, h or %"
-    if re.search(r"[a-zA-Z]\s*[0-9]", str(text)):  # several parts, as in 1h30m
+    if re.search(r"[hmd]\s*[0-9]", str(text)):  # several parts, as in 1h30m
         return Interval(parse_duration(str(text)), "seconds")
     number, unit = _split(str(text), rule)
     if unit not in _INTERVAL_UNITS:

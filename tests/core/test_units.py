@@ -64,6 +64,7 @@ def test_counts(text: str | int, expected: int) -> None:
         ("5 %", Interval(5, "percent")),
         ("10 min", Interval(600, "seconds")),
         ("10m", Interval(600, "seconds")),
+        ("1e3 steps", Interval(1000, "steps")),
         ("1h 30 min", Interval(5400, "seconds")),
     ],
 )
