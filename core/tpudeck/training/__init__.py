@@ -1,0 +1,31 @@
+"""The only TensorFlow of this program: it runs in a process of its own, ``python -m tpudeck.training TASK FOLDER``.
+
+::
+
+    strategy       which devices, and what runs on each of them
+    configuration  an experiment → a configuration of Transformers
+    names          TensorFlow's variables under the names that PyTorch's state dicts use
+    transformer    the arithmetic of the five families, from embeddings to hidden states and logits
+    model          weights (made by Transformers' class), and their logits
+    dropout        random bits from (seed, layer, step, microstep, replica)
+    optimizer      AdamW
+    learning_rate  warm-up and decay, on the host
+    batches        which sequences with which masks: from (seed, step), on the host
+    step           forward, backward, update: one optimizer step of one replica
+    loop           many steps in one call, on all replicas
+    evaluate       loss, perplexity and accuracy on fixed masks, and what token frequencies alone would score
+    checkpoints    written aside, manifest last, verified when read
+    trainer        the training stage: what happens when
+    export, fill   what a checkpoint is good for
+
+Everything random is a pure function of (seed, step), so a resumed run equals an uninterrupted one, to the last bit on
+the same CPU.
+"""
+
+from __future__ import annotations
+
+import os
+
+# Read when TensorFlow and Transformers are imported, which every module below does: Keras 2, and warnings only.
+os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
