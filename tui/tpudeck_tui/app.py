@@ -1,0 +1,197 @@
+"""The application: which screens there are, which keys reach them, and how news gets to the one that is seen.
+
+Screens, and the libraries they need, are imported when they are first opened: the run list, which comes first, needs
+neither numpy (85 ms) nor pydantic (65 ms).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.filter import LineFilter
+from textual.screen import Screen
+
+from tpudeck.config import Home
+from tpudeck.errors import TpudeckError
+from tpudeck_tui.ascii import AsciiFilter
+from tpudeck_tui.messages import RunRead, RunsListed, RunVanished
+from tpudeck_tui.screens.base import TABS, DeckScreen
+from tpudeck_tui.settings import Memory, Settings
+from tpudeck_tui.theme import DEFAULT_VARIABLES, THEMES, theme_for
+from tpudeck_tui.watcher import Watcher
+
+if TYPE_CHECKING:
+    from tpudeck.runs.summary import RunSummary
+
+__all__ = ["Deck"]
+
+_SCREENS = {
+    "runs": ("tpudeck_tui.screens.runs", "RunsScreen"),
+    "presets": ("tpudeck_tui.screens.presets", "PresetsScreen"),
+    "data": ("tpudeck_tui.screens.data", "DataScreen"),
+    "live": ("tpudeck_tui.screens.live", "LiveScreen"),
+    "compare": ("tpudeck_tui.screens.compare", "CompareScreen"),
+    "system": ("tpudeck_tui.screens.system", "SystemScreen"),
+}
+
+
+def _screen(module: str, name: str) -> Screen[Any]:
+    screen: Screen[Any] = getattr(import_module(module), name)()
+    return screen
+
+
+class Deck(App[None]):
+    """The console."""
+
+    CSS_PATH = "app.tcss"
+    TITLE = "tpudeck"
+    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-narrow"), (110, "-normal"), (190, "-wide")]
+    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-short"), (32, "-tall")]
+    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
+        mode: partial(_screen, *place) for mode, place in _SCREENS.items()
+    }
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(key, f"app.switch_mode('{mode}')", title, id=f"app.{mode}", show=False) for key, mode, title in TABS),
+        Binding("question_mark,f1", "help", "Keys", key_display="?", id="app.help", show=False),
+        Binding("q,ctrl+q", "leave", "Leave (runs go on)", key_display="q", id="app.quit", show=False),
+        Binding("ctrl+s", "save_screen", "Picture of the screen (SVG)", id="app.picture", show=False),
+    ]
+
+    def __init__(
+        self,
+        home: Home,
+        *,
+        readonly: bool = False,
+        refresh_s: float | None = None,
+        ascii: bool = False,
+    ) -> None:
+        self.home = home
+        self.settings = Settings.load(home)
+        self.memory = Memory(home)
+        self.readonly = readonly
+        self.ascii = ascii or self.settings.ascii
+        self.runs: tuple[RunSummary, ...] = ()
+        self.chosen_run: Path | None = None
+        """The run that Live shows."""
+        self.compared: tuple[Path, ...] = ()
+        """The runs that Compare shows."""
+        super().__init__()
+        self.watcher = Watcher(home, self.post_message, refresh_s=refresh_s or self.settings.refresh)
+        if self.ascii:
+            self._ascii_filter = AsciiFilter()
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        filters = super().get_line_filters()
+        return [*filters, self._ascii_filter] if self.ascii else filters
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return DEFAULT_VARIABLES
+
+    def on_mount(self) -> None:
+        for theme in THEMES:
+            self.register_theme(theme)
+        wanted = self.settings.theme or self.memory.get("theme", "")
+        self.theme = (
+            wanted
+            if wanted in self.available_themes
+            else theme_for(self.console.color_system, light=self.settings.light)
+        )
+        self.set_keymap(self.settings.keys)
+        self.switch_mode("runs")
+        self.watcher.start()
+        if self.settings.problem:
+            self.say(self.settings.problem, severity="warning")
+
+    def on_unmount(self) -> None:
+        self.watcher.stop()
+
+    # News.
+
+    def on_runs_listed(self, message: RunsListed) -> None:
+        self.runs = message.runs
+        self.watcher.taken()
+        if isinstance(self.screen, DeckScreen):
+            self.screen.show_runs(self.runs)
+            self.screen.refresh_bars()
+
+    def on_run_read(self, message: RunRead) -> None:
+        self.watcher.taken()
+        for screen in self.screen_stack:
+            if isinstance(screen, DeckScreen):
+                screen.show_run(message.folder, message.snapshot, message.log)
+
+    def on_run_vanished(self, message: RunVanished) -> None:
+        self.watcher.taken()
+        if isinstance(self.screen, DeckScreen):
+            self.screen.show_vanished(message.folder, message.reason)
+
+    def follow(self, folders: Iterable[Path]) -> None:
+        """Have these runs read in full."""
+        self.watcher.follow(folders)
+
+    # What screens share.
+
+    def say(self, text: str, *, severity: Any = "information") -> None:
+        """A notice; the text may come from anywhere."""
+        self.notify(text, severity=severity, markup=False)
+
+    def tell(self, error: TpudeckError | OSError) -> None:
+        """An error as a notice: what is wrong, and what to do."""
+        self.say(error.show() if isinstance(error, TpudeckError) else str(error), severity="error")
+
+    def may_write(self) -> bool:
+        """Whether this console may change anything; says so where it may not."""
+        if self.readonly:
+            self.say("this console was opened with --readonly: it watches, and changes nothing", severity="warning")
+        return not self.readonly
+
+    def open_run(self, folder: Path) -> None:
+        """Show a run live."""
+        self.chosen_run = folder
+        self.switch_mode("live")
+
+    def notes(self) -> tuple[tuple[str, str], ...]:
+        """What the top line says at its right."""
+        live = sum(run.live for run in self.runs)
+        found = [("read-only", "warning")] if self.readonly else []
+        found += [(f"{live} running", "key")] if live else []
+        return (*found, (f"{len(self.runs)} runs" if self.runs else "no runs yet", "muted"))
+
+    # Actions.
+
+    def action_help(self) -> None:
+        from tpudeck_tui.screens.help import HelpScreen
+
+        if not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen(self.screen))
+
+    def action_leave(self) -> None:
+        live = sum(run.live for run in self.runs)
+        going_on = f"{live} run{'s go' if live > 1 else ' goes'} on without the console. " if live else ""
+        self.exit(message=f"{going_on}`tpudeck` opens it again, `tpudeck runs list` shows the runs." if live else None)
+
+    def action_save_screen(self) -> None:
+        folder = self.home.root / "exports"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self.say(f"wrote {self.save_screenshot(path=str(folder))}")
+        except OSError as error:
+            self.tell(error)
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        for key, mode, title in TABS:
+            yield SystemCommand(title, f"Go to the screen {title} ({key})", partial(self.switch_mode, mode))
+        yield SystemCommand("Keys", "What can be pressed here (?)", self.action_help)
+        yield SystemCommand("Theme", "Choose colours", self.action_change_theme)
+        yield SystemCommand("Picture", "Write the screen as SVG (ctrl+s)", self.action_save_screen)
+        yield SystemCommand("Leave", "Leave the console; runs go on (q)", self.action_leave)
+
+    def watch_theme(self, theme: str) -> None:
+        default = theme_for(self.console.color_system, light=self.settings.light)
+        self.memory.keep("theme", "" if theme == default else theme)

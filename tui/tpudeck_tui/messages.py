@@ -1,0 +1,48 @@
+"""What happened elsewhere: messages of the watcher, with frozen snapshots in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from textual.message import Message
+
+if TYPE_CHECKING:
+    from tpudeck.runs.reader import RunSnapshot
+    from tpudeck.runs.summary import RunSummary
+
+__all__ = ["RunRead", "RunVanished", "RunsListed"]
+
+
+class RunsListed(Message):
+    """There are other runs, or other facts about them, than before."""
+
+    def __init__(self, runs: tuple[RunSummary, ...]) -> None:
+        super().__init__()
+        self.runs = runs
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, RunsListed)
+
+
+class RunRead(Message):
+    """A run that is followed said something new."""
+
+    def __init__(self, folder: Path, snapshot: RunSnapshot, log: tuple[str, ...]) -> None:
+        super().__init__()
+        self.folder = folder
+        self.snapshot = snapshot
+        self.log = log
+        """The last lines of its console output."""
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, RunRead) and message.folder == self.folder
+
+
+class RunVanished(Message):
+    """The folder of a followed run is gone, or no longer a run."""
+
+    def __init__(self, folder: Path, reason: str) -> None:
+        super().__init__()
+        self.folder = folder
+        self.reason = reason

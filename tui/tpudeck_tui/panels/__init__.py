@@ -1,0 +1,1 @@
+"""Snapshot in, cells out: what the live screen is made of. No I/O here."""

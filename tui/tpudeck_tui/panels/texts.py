@@ -1,0 +1,218 @@
+"""From a snapshot to lines of text: the header, samples, evaluations, events, the log, the facts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tpudeck.runs.events import (
+    AlertRaised,
+    AttemptStarted,
+    CheckpointRejected,
+    CheckpointSaved,
+    Evaluated,
+    EventLine,
+    Noticed,
+    PhaseChanged,
+    SamplesFilled,
+    StageFinished,
+    StageStarted,
+)
+from tpudeck.units import format_bytes, format_count, format_duration
+from tpudeck_tui import run_cells
+from tpudeck_tui.cells import clean, fit, progress_bar, wrap
+from tpudeck_tui.panels.curves import evaluations
+
+if TYPE_CHECKING:
+    from tpudeck.runs.reader import RunSnapshot
+    from tpudeck.runs.summary import RunSummary
+
+__all__ = ["PAGES", "TextLine", "header"]
+
+TextLine: TypeAlias = "list[tuple[str, str]]"
+"""Texts and the parts (`cell--…`) they are painted as."""
+Page: TypeAlias = "Callable[[RunSnapshot, Sequence[str], int], list[TextLine]]"
+
+
+def header(snapshot: RunSnapshot, width: int) -> list[TextLine]:
+    """Two lines: what it is and how it is; how far it got."""
+    run = snapshot.summary
+    glyph, part = run_cells.glyph(run)
+    first: TextLine = [(f"{glyph} ", part), (clean(run.name), "title"), (f"  {run.status}", part)]
+    first += [(f"  {clean(run.phase)}", "bright")] if run.live and run.phase and run.phase != "training" else []
+    first += [(f"  {clean(run.evidence)}", "muted")] if run.evidence else []
+    return [first, _progress_line(run, width, snapshot.loaded if not snapshot.complete else None)]
+
+
+def _progress_line(run: RunSummary, width: int, loading: float | None) -> TextLine:
+    if loading is not None:
+        filled, rest = progress_bar(loading, 16)
+        return [("reading the whole run  ", "muted"), (filled, "bar"), (rest, "bar-rest"), (f" {loading:.0%}", "muted")]
+    parts: TextLine = []
+    share = run.progress if run.progress is not None else (run.step or 0) / run.total_steps if run.total_steps else None
+    if share is not None:
+        filled, rest = progress_bar(share, max(10, min(40, width // 5)))
+        parts += [(filled, "bar"), (rest, "bar-rest"), (f" {share * 100:.0f} %", "bright")]
+    if run.step is not None:
+        of = f" of {run.total_steps:,}" if run.total_steps else ""
+        parts.append((f"  step {run.step:,}{of}", ""))
+    if run.remaining_s is not None and run.live:
+        parts += [("  left ", "muted"), (format_duration(run.remaining_s), "bright")]
+    elif run.duration_s is not None:
+        parts += [("  took ", "muted"), (format_duration(run.duration_s), "bright")]
+    for label, value in (("loss", run.loss), ("eval", run.eval_loss)):
+        if value is not None:
+            text, part = run_cells.number(value)
+            parts += [(f"  {label} ", "muted"), (text, part or "bright")]
+    if run.baseline_loss is not None and run.eval_loss is not None and width >= 100:
+        gain = run.baseline_loss - run.eval_loss
+        parts.append((f" ({gain:.2f} under unigram)" if gain > 0 else f" ({-gain:.2f} over unigram)", "muted"))
+    if run.tokens_per_s is not None and width >= 100:
+        parts += [("  ", ""), (format_count(run.tokens_per_s), "bright"), (" tokens/s", "muted")]
+    if run.device and width >= 120:
+        parts += [("  on ", "muted"), (clean(run.device), "bright")]
+    return parts
+
+
+def samples(snapshot: RunSnapshot, log: Sequence[str], width: int) -> list[TextLine]:
+    """The answers of each evaluation to each sample text, newest last, so that one sees them change."""
+    by_text: dict[str, list[tuple[int, str]]] = {}
+    for line in snapshot.events:
+        if isinstance(line.event, SamplesFilled):
+            for sample in line.event.samples:
+                by_text.setdefault(str(sample.get("text", "")), []).append((line.event.step, _answers(sample)))
+    if not by_text:
+        return [[("The model fills the sample texts of the preset at every evaluation.", "muted")]]
+    lines: list[TextLine] = []
+    for text, history in by_text.items():
+        lines.append([(fit(text, width), "title")])
+        lines += [[(f"  {step:>9,}  ", "muted"), (fit(answer, width - 13), "")] for step, answer in history[-4:]]
+    return lines
+
+
+def _answers(sample: Any) -> str:
+    answers = sample.get("answers") or ()
+    shown = [
+        "  ".join(
+            f"{str(answer.get('token', '')).strip()} {float(answer.get('probability', 0)):.0%}" for answer in mask[:4]
+        )
+        for mask in answers
+    ]
+    return clean("  /  ".join(shown) or str(sample.get("filled", "")))
+
+
+def evaluated(snapshot: RunSnapshot, log: Sequence[str], width: int) -> list[TextLine]:
+    """Every evaluation, newest first."""
+    found = evaluations(snapshot.events)
+    if not found:
+        return [[("No evaluation yet: the first comes as train.eval_every says.", "muted")]]
+    best = min((event.eval_loss for _, event in found if event.eval_loss == event.eval_loss), default=None)
+    lines: list[TextLine] = [
+        [(f"{'step':>10}  {'loss':>8}  {'perplexity':>10}  {'accuracy':>8}  {'unigram':>8}", "header")]
+    ]
+    for _, event in reversed(found):
+        mark = ("  ★ best", "accent") if event.eval_loss == best else ("", "")
+        loss, part = run_cells.number(event.eval_loss)
+        lines.append(
+            [(f"{event.step:>10,}  ", ""), (f"{loss:>8}", part or "bright"), (f"  {event.perplexity:>10,.1f}", ""),
+             (f"  {event.accuracy:>8.1%}", ""), (f"  {event.baseline_loss:>8.4g}", "muted"), mark]
+        )  # fmt: skip
+    return lines
+
+
+def happened(snapshot: RunSnapshot, log: Sequence[str], width: int) -> list[TextLine]:
+    """Events and alerts, newest first."""
+    lines: list[TextLine] = []
+    for line in reversed(snapshot.events):
+        if (told := _tell(line)) is None:
+            continue
+        text, part = told
+        clock = time.strftime("%H:%M:%S", time.localtime(line.time))
+        first, *others = wrap(text, max(10, width - 10)) or [""]
+        lines.append([(f"{clock}  ", "muted"), (first, part)])
+        lines += [[(" " * 10 + other, part)] for other in others]
+    return lines or [[("Nothing has happened yet.", "muted")]]
+
+
+def _tell(line: EventLine) -> tuple[str, str] | None:
+    """An event in words; none where it is told elsewhere."""
+    match line.event:
+        case AlertRaised(message=message, level=level):
+            return f"! {message}", "bad" if level == "error" else "warning"
+        case AttemptStarted(resume_from_step=step, environment_changed=changed):
+            how = f"resumed from step {step:,}" if step else "training begins"
+            return (f"{how}; changed since: {', '.join(changed)}", "warning") if changed else (how, "bright")
+        case StageStarted(stage=stage):
+            return f"{stage}: started", ""
+        case StageFinished(stage=stage, cached=cached):
+            return f"{stage}: {'found ready' if cached else 'done'}", "good"
+        case PhaseChanged(phase=phase):
+            return f"{phase}", "muted"
+        case Evaluated(step=step, eval_loss=loss, perplexity=perplexity, best=best):
+            return (
+                f"step {step:,}: evaluation loss {loss:.4g}, perplexity {perplexity:,.1f}{', best' if best else ''}",
+                "",
+            )
+        case CheckpointSaved(step=step, size_bytes=size, best=best):
+            return f"step {step:,}: checkpoint, {format_bytes(size)}{', best' if best else ''}", ""
+        case CheckpointRejected(step=step, reason=reason):
+            return f"step {step:,}: checkpoint rejected: {reason}", "bad"
+        case Noticed(message=message, level=level):
+            return message, "warning" if level in {"warning", "error"} else ""
+        case _:
+            return None
+
+
+def log_lines(snapshot: RunSnapshot, log: Sequence[str], width: int) -> list[TextLine]:
+    """The console output of the stages, the newest at the bottom."""
+    if not log:
+        return [[("No output yet.", "muted")]]
+    return [[(fit(_without_escapes(line), width), "")] for line in log]
+
+
+def _without_escapes(line: str) -> str:
+    """A line without the escape sequences of whoever wrote it."""
+    if "\x1b" not in line:
+        return line
+    import re
+
+    return re.sub(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])", "", line)
+
+
+def facts(snapshot: RunSnapshot, log: Sequence[str], width: int) -> list[TextLine]:
+    """What does not change, and what the user wrote."""
+    run = snapshot.summary
+    pairs: list[tuple[str, str]] = [
+        ("folder", run.path),
+        ("preset", run.preset),
+        ("device", run.device),
+        ("started", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.created))),
+        ("attempt", str(run.attempt)),
+        ("processes", ", ".join(f"{name} {pid}" for name, pid in
+                               (("supervisor", run.supervisor_pid), ("trainer", run.trainer_pid)) if pid)),
+        ("tags", " ".join(run.tags)),
+        ("note", run.note),
+        ("alerts", ", ".join(run.alerts)),
+        ("bad lines", f"{snapshot.bad_lines} torn or damaged lines were skipped" if snapshot.bad_lines else ""),
+    ]  # fmt: skip
+    return [
+        [(f"{label:>10}  ", "muted"), (text, "")]
+        for label, value in pairs
+        if value
+        for label, text in _labelled(label, value, max(10, width - 12))
+    ]
+
+
+def _labelled(label: str, value: str, width: int) -> list[tuple[str, str]]:
+    first, *others = wrap(value, width)
+    return [(label, first), *(("", other) for other in others)]
+
+
+PAGES: dict[str, Page] = {
+    "Samples": samples,
+    "Evaluations": evaluated,
+    "Events": happened,
+    "Log": log_lines,
+    "Facts": facts,
+}

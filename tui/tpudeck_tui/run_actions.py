@@ -1,0 +1,108 @@
+"""What can be done to a run, with the same keys wherever runs are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import BindingType
+from textual.screen import Screen
+
+from tpudeck.errors import TpudeckError
+from tpudeck_tui.screens.base import shown
+from tpudeck_tui.screens.dialogs import Ask
+
+if TYPE_CHECKING:
+    from tpudeck.runs.summary import RunSummary
+    from tpudeck_tui.app import Deck
+
+__all__ = ["RunActions"]
+
+
+class RunActions(Screen[None]):
+    """Stop, resume, tag, note, copy, archive, delete; subclasses say which runs are meant."""
+
+    app: Deck
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        shown("S", "stop", "Stop", "run.stop", tooltip="Stop: save a checkpoint and end"),
+        shown("R", "resume", "Resume", "run.resume", tooltip="Resume from the last checkpoint"),
+        shown("C", "checkpoint", "Checkpoint now", "run.checkpoint", show=False),
+        shown("t", "tag", "Tags", "run.tag", show=False),
+        shown("n", "note", "Note", "run.note", show=False),
+        shown("p", "copy_path", "Copy the path of the folder", "run.copy_path", show=False),
+        shown("a", "archive", "Archive, or take back", "run.archive", show=False),
+        shown("D,delete", "delete", "Delete (to the trash)", "run.delete", show=False),
+    ]
+
+    def meant_runs(self) -> list[RunSummary]:
+        """The runs an action is for."""
+        raise NotImplementedError
+
+    def _each(self, runs: list[RunSummary], act: Callable[[Path], object], done: str) -> None:
+        """Do something to each run; what fails is told, and the others go on."""
+        count = 0
+        for run in runs:
+            try:
+                act(Path(run.path))
+                count += 1
+            except (TpudeckError, OSError) as error:
+                self.app.tell(error)
+        if count:
+            self.app.say(done if count == 1 else f"{done} ({count} runs)")
+        self.app.watcher.look_now()
+
+    def action_stop(self) -> None:
+        from tpudeck.launch import request_stop
+
+        runs = [run for run in self.meant_runs() if run.live]
+        if not self.app.may_write():
+            return
+        if not runs:
+            self.app.say("only a run that is going on can be stopped", severity="warning")
+            return
+        again = [run for run in runs if run.status == "stopping"]
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self._each(
+                    runs,
+                    lambda folder: request_stop(folder, now=bool(again)),
+                    "ended at once" if again else "asked to stop: it saves a checkpoint first",
+                )
+
+        question = f"Stop {_named(runs)}{' at once' if again else ''}?"
+        detail = (
+            "It was asked to stop and has not ended yet. At once loses what it did since its last checkpoint."
+            if again
+            else "It saves a checkpoint at its next step and ends. R goes on from there."
+        )
+        self.app.push_screen(Ask(question, detail, yes="Stop", no="Let it run"), answered)
+
+    def action_resume(self) -> None:
+        from tpudeck.launch import resume
+
+        runs = [run for run in self.meant_runs() if not run.live]
+        if not self.app.may_write():
+            return
+        if not runs:
+            self.app.say("only a run that has ended can be resumed", severity="warning")
+            return
+        self._each(runs[:1], resume, f"{runs[0].name} goes on")
+
+    def action_checkpoint(self) -> None:
+        from tpudeck.launch import request_checkpoint
+
+        runs = [run for run in self.meant_runs() if run.live]
+        if self.app.may_write() and runs:
+            self._each(runs, request_checkpoint, "asked for a checkpoint at the next step")
+
+    def action_copy_path(self) -> None:
+        if runs := self.meant_runs():
+            self.app.copy_to_clipboard("\n".join(run.path for run in runs))
+            self.app.say(f"copied {runs[0].path}" if len(runs) == 1 else f"copied {len(runs)} paths")
+
+
+def _named(runs: list[RunSummary]) -> str:
+    return runs[0].name if len(runs) == 1 else f"{len(runs)} runs"

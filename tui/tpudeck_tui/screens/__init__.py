@@ -1,0 +1,1 @@
+"""The six screens, the help, and the dialogs."""

@@ -1,0 +1,159 @@
+"""Live: one run, as it is now. The same screen shows a run that has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events, on
+from textual.binding import BindingType
+from textual.containers import Container, Grid
+from textual.widget import Widget
+
+from tpudeck.runs.reader import RunSnapshot
+from tpudeck_tui.charts import ChartScreen
+from tpudeck_tui.panels.curves import METRICS, Metric, curves, flags
+from tpudeck_tui.panels.texts import PAGES, header
+from tpudeck_tui.run_actions import RunActions
+from tpudeck_tui.screens.base import shown
+from tpudeck_tui.widgets.chart import Chart
+from tpudeck_tui.widgets.pages import Lines, Pages
+
+if TYPE_CHECKING:
+    from tpudeck.runs.summary import RunSummary
+
+__all__ = ["LiveScreen"]
+
+
+class LiveScreen(RunActions, ChartScreen):
+    """One run: header, charts, and pages of text."""
+
+    DEFAULT_CSS = """
+    LiveScreen {
+        #header { height: 2; padding: 0 1; }
+        #panels { height: 1fr; }
+        #main { width: 1fr; height: 1fr; padding: 0 1; }
+        #side { display: none; }
+        #pages { height: 9; padding: 0 1; }
+        &.-normal, &.-wide {
+            #panels { layout: horizontal; }
+            #side { display: block; width: 36%; height: 1fr; grid-size: 1; padding: 0 1; }
+        }
+        &.-wide #side { width: 50%; grid-size: 2; }
+        &.-tall #pages { height: 30%; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        shown("m", "metric(1)", "Metric", "live.metric", tooltip="Next metric in the large chart"),
+        shown("M", "metric(-1)", "Metric before", "live.metric_before", show=False),
+        shown("J", "run(1)", "Next run", "live.next_run", show=False, tooltip="The next run of the list"),
+        shown("K", "run(-1)", "Run before", "live.run_before", show=False, tooltip="The run before in the list"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder: Path | None = None
+        self._snapshot: RunSnapshot | None = None
+        self._log: tuple[str, ...] = ()
+        self._metric = METRICS[0]
+
+    def body(self) -> Iterable[Widget]:
+        yield Lines(id="header")
+        side = Grid(*(self.chart(metric.key, self._settings(metric)) for metric in METRICS[1:]), id="side")
+        main = Container(self.chart("main", self._settings(METRICS[0])), id="main")
+        yield Container(main, side, id="panels")
+        yield Pages(tuple(PAGES), follow=("Log",), id="pages")
+
+    def _settings(self, metric: Metric) -> Chart:
+        return Chart(
+            metric.title,
+            glyphs=self.glyphs,
+            smoothing=metric.smoothing,
+            from_zero=metric.from_zero,
+            empty="no points yet",
+        )
+
+    # News.
+
+    def followed(self) -> Iterable[Path]:
+        self._choose()
+        return (self.folder,) if self.folder else ()
+
+    def _choose(self) -> None:
+        """The run to show: the one asked for, else the newest that is going on, else the newest."""
+        runs = self.app.runs
+        wanted = self.app.chosen_run
+        if wanted is None and runs:
+            wanted = Path(next((run for run in runs if run.live), runs[0]).path)
+            self.app.chosen_run = wanted
+        if wanted != self.folder:
+            self.folder, self._snapshot, self._log = wanted, None, ()
+            for chart in self.query(Chart):
+                chart.action_reset()
+        self._paint()
+
+    def show_runs(self, runs: tuple[RunSummary, ...]) -> None:
+        if self.folder is None and runs:
+            self.app.follow(self.followed())
+
+    def show_run(self, folder: Path, snapshot: RunSnapshot, log: tuple[str, ...]) -> None:
+        if folder == self.folder:
+            self._snapshot, self._log = snapshot, log
+            self._paint()
+
+    def show_vanished(self, folder: Path, reason: str) -> None:
+        if folder == self.folder:
+            self._snapshot = None
+            self.query_one("#header", Lines).show(
+                lambda width: [[("This run is gone: ", "warning"), (folder.name, "bright")], [(reason, "muted")]]
+            )
+
+    def _paint(self) -> None:
+        snapshot, log = self._snapshot, self._log
+        if snapshot is None:
+            text = "reading …" if self.folder else "No runs yet. 2 has the presets to begin with."
+            self.query_one("#header", Lines).show(lambda width: [[(text, "muted")]])
+            for chart in self.query(Chart):
+                chart.show(())
+            self.query_one(Pages).fill({})
+            return
+        self.query_one("#header", Lines).show(partial(header, snapshot))
+        marks = flags(snapshot)
+        self.query_one("#main-chart", Chart).show(curves(snapshot, self._metric), marks)
+        if self.query_one("#side").display:
+            for metric in METRICS[1:]:
+                self.query_one(f"#{metric.key}-chart", Chart).show(curves(snapshot, metric), marks)
+        self.query_one(Pages).fill({name: partial(page, snapshot, log) for name, page in PAGES.items()})
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.call_after_refresh(self._paint)
+
+    # Actions.
+
+    def action_metric(self, by: int) -> None:
+        """Show another metric in the large chart."""
+        self._metric = METRICS[(METRICS.index(self._metric) + by) % len(METRICS)]
+        chart = self.query_one("#main-chart", Chart)
+        chart.chart_title, chart.from_zero = self._metric.title, self._metric.from_zero
+        chart.smoothing = self._metric.smoothing
+        self._paint()
+
+    def action_run(self, by: int) -> None:
+        """Go to the next run that is going on; where none is, through all of them."""
+        live = [run for run in self.app.runs if run.live]
+        runs = live if len(live) > 1 or not self.app.runs else list(self.app.runs)
+        paths = [Path(run.path) for run in runs]
+        if paths:
+            at = paths.index(self.folder) if self.folder in paths else -by
+            self.app.chosen_run = paths[(at + by) % len(paths)]
+            self.app.follow(self.followed())
+
+    def meant_runs(self) -> list[RunSummary]:
+        return [self._snapshot.summary] if self._snapshot else []
+
+    @on(Chart.ExportRequested)
+    def _export(self, message: Chart.ExportRequested) -> None:
+        name = self.folder.name if self.folder else "chart"
+        self.write_csv(f"{name}-{self._metric.key}", message.text)

@@ -1,0 +1,208 @@
+"""Runs: every run there is, newest first. Sort, filter, mark; open, compare, and all that can be done to a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual import on, work
+from textual.binding import BindingType
+from textual.containers import Horizontal
+from textual.widget import Widget
+from textual.widgets import Input, Label, Static
+
+from tpudeck.config import read_toml
+from tpudeck.errors import InputError
+from tpudeck.runs.summary import RunSummary
+from tpudeck_tui import run_cells
+from tpudeck_tui.query import Query, parse_query
+from tpudeck_tui.run_actions import RunActions
+from tpudeck_tui.screens.base import DeckScreen, shown
+from tpudeck_tui.widgets.table import Column, Table
+
+__all__ = ["COLUMNS", "RunsScreen"]
+
+COLUMNS: tuple[Column[RunSummary], ...] = (
+    Column("glyph", "", 1, run_cells.glyph),
+    Column("status", "status", 9, run_cells.status, lambda run: run.status, rank=6),
+    Column("name", "name", 14, lambda run: (run.name, "bright"), lambda run: run.name.lower(), grows=True),
+    Column("preset", "preset", 14, lambda run: (run.preset, "muted"), lambda run: run.preset, rank=7),
+    Column("device", "device", 8, lambda run: (run.device, "muted"), lambda run: run.device, rank=10),
+    Column("progress", "progress", 12, lambda run: run_cells.progress(run, 12), lambda run: run.progress, rank=1,
+           descending=True),
+    Column("step", "step", 8, lambda run: ("–", "faint") if run.step is None else (f"{run.step:,}", ""),
+           lambda run: run.step, right=True, rank=9, descending=True),
+    Column("loss", "loss", 7, lambda run: run_cells.number(run.loss), lambda run: run.loss, right=True, rank=2),
+    Column("eval", "eval loss", 9, lambda run: run_cells.number(run.eval_loss), lambda run: run.eval_loss, right=True,
+           rank=5),
+    Column("best", "best", 7, lambda run: run_cells.number(run.best_eval_loss), lambda run: run.best_eval_loss,
+           right=True, rank=11),
+    Column("speed", "tokens/s", 8, run_cells.tokens_per_s, lambda run: run.tokens_per_s, right=True, rank=3,
+           descending=True),
+    Column("duration", "took", 7, run_cells.duration, lambda run: run.duration_s, right=True, rank=8, descending=True),
+    Column("started", "started", 16, run_cells.started, lambda run: run.created, rank=13, descending=True),
+    Column("created", "age", 4, run_cells.age, lambda run: run.created, right=True, rank=4, descending=True),
+    Column("tags", "tags", 16, run_cells.tags, lambda run: run.tags or None, rank=12),
+    Column("note", "note", 24, lambda run: (run.note, "muted"), rank=14, grows=True),
+)  # fmt: skip
+
+_FIRST_STEPS = (
+    ("", ""),
+    ("No runs yet.", "title"),
+    ("", ""),
+    ("2      pick a preset; `quickstart` trains a small model in about five minutes, on any CPU", "bright"),
+    ("       or, without the console:  tpudeck run quickstart", "muted"),
+    ("", ""),
+    ("6      what this machine has, and what is missing", "bright"),
+    ("?      every key", "bright"),
+)
+
+
+class RunsScreen(RunActions, DeckScreen):
+    """The list of runs."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        shown("slash", "filter", "Filter", "runs.filter", tooltip="Filter (status:running loss<3 tag:x cfg.KEY>1)"),
+        shown("o", "sort", "Sort", "runs.sort", tooltip="Sort by the next column"),
+        shown("O", "turn", "Turn the order", "runs.turn", show=False),
+        shown("space", "mark", "Mark", "runs.mark"),
+        shown("c", "compare", "Compare", "runs.compare", tooltip="Compare the marked runs"),
+        shown("A", "archived", "Show or hide archived runs", "runs.archived", show=False),
+        shown("escape", "clear", "Clear filter and marks", "runs.clear", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._query: Query = parse_query("")
+        self._archived = False
+        self._configs: dict[str, Mapping[str, Any]] = {}
+
+    def body(self) -> Iterable[Widget]:
+        table = Table(
+            COLUMNS, identity=lambda run: run.path, sort=self.app.memory.get("runs.sort", "created"), id="runs"
+        )
+        table.descending = self.app.memory.get("runs.descending", True)
+        yield table
+        entry = Input(
+            placeholder="status:running loss<3 tag:ablation cfg.train.learning_rate>1e-4 has:eval", id="query"
+        )
+        entry.cursor_blink = False
+        line = Horizontal(Label("filter", classes="prompt"), entry, id="filter")
+        line.styles.height, line.display = 1, False
+        yield line
+        problem = Static("", id="problem", classes="fault", markup=False)
+        problem.display = False
+        yield problem
+
+    @property
+    def _table(self) -> Table[RunSummary]:
+        return self.query_one("#runs", Table)
+
+    # What is shown.
+
+    def show_runs(self, runs: tuple[RunSummary, ...]) -> None:
+        if self._query.needs_config and any(run.path not in self._configs for run in runs):
+            self._read_configs(runs)
+            return
+        kept = [
+            run
+            for run in runs
+            if (self._archived or not run.archived or self._query.text)
+            and self._query.matches(run, lambda run: self._configs.get(run.path, {}))
+        ]
+        table = self._table
+        table.empty = _FIRST_STEPS if not runs else (("", ""), (self._nothing_found(len(runs)), "muted"))
+        table.show(kept)
+
+    def _nothing_found(self, count: int) -> str:
+        if self._query.text:
+            return f"None of the {count} runs matches. escape clears the filter."
+        return f"All {count} runs are archived. A shows them."
+
+    @work(thread=True, exclusive=True, group="configs")
+    def _read_configs(self, runs: tuple[RunSummary, ...]) -> None:
+        """Read the experiments that a filter asks for; they never change, so each is read once."""
+        found: dict[str, Mapping[str, Any]] = {}
+        for run in runs:
+            if run.path not in self._configs:
+                try:
+                    found[run.path] = read_toml(Path(run.path) / "experiment.toml")
+                except InputError:
+                    found[run.path] = {}
+        self.app.call_from_thread(self._take_configs, found)
+
+    def _take_configs(self, found: dict[str, Mapping[str, Any]]) -> None:
+        self._configs |= found
+        self.show_runs(self.app.runs)
+
+    # Filter, sort, mark.
+
+    def action_filter(self) -> None:
+        self.query_one("#filter").display = True
+        self.query_one("#query").focus()
+
+    @on(Input.Changed, "#query")
+    def _query_changed(self, event: Input.Changed) -> None:
+        problem = self.query_one("#problem", Static)
+        try:
+            self._query = parse_query(event.value)
+        except InputError as error:
+            problem.update(error.message)
+            problem.display = True
+            return
+        problem.display = False
+        self.show_runs(self.app.runs)
+
+    @on(Input.Submitted, "#query")
+    def _query_submitted(self) -> None:
+        self.query_one("#filter").display = bool(self._query.text)
+        self._table.focus()
+
+    def action_clear(self) -> None:
+        if self._table.has_focus and not self._query.text:
+            self._table.marked.clear()
+        self.query_one("#query", Input).value = ""
+        self.query_one("#filter").display = False
+        self._table.focus()
+        self._table.repaint()
+
+    def action_sort(self) -> None:
+        keys = [column.key for column in self._table.sortable()]
+        at = keys.index(self._table.sort_key) if self._table.sort_key in keys else -1
+        self._table.sort_by(keys[(at + 1) % len(keys)])
+        self._remember_sort()
+
+    def action_turn(self) -> None:
+        self._table.sort_by(self._table.sort_key)
+        self._remember_sort()
+
+    def _remember_sort(self) -> None:
+        self.app.memory.keep("runs.sort", self._table.sort_key)
+        self.app.memory.keep("runs.descending", self._table.descending)
+
+    def action_mark(self) -> None:
+        self._table.toggle_mark()
+
+    def action_archived(self) -> None:
+        self._archived = not self._archived
+        self.app.say("archived runs are shown" if self._archived else "archived runs are hidden")
+        self.show_runs(self.app.runs)
+
+    # Going elsewhere.
+
+    @on(Table.Chosen, "#runs")
+    def _chosen(self) -> None:
+        if (run := self._table.current) is not None:
+            self.app.open_run(Path(run.path))
+
+    def action_compare(self) -> None:
+        runs = self._table.marked_rows()
+        if len(runs) < 2:
+            self.app.say("mark two runs or more with space, then compare them", severity="warning")
+            return
+        self.app.compared = tuple(Path(run.path) for run in runs)
+        self.app.switch_mode("compare")
+
+    def meant_runs(self) -> list[RunSummary]:
+        return self._table.marked_rows()

@@ -1,0 +1,1 @@
+"""Widgets that know nothing of runs: the chart, the table, the form, the bars."""

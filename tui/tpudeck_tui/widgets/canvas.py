@@ -1,0 +1,88 @@
+"""A widget that paints itself as strips, and sends the terminal only the cells that changed.
+
+Over a slow link what counts is the number of bytes. A repaint compares the new strips with the ones before and marks as
+dirty, line by line, from the first cell that differs to the last: a chart whose columns stay put costs a few cells per
+frame, and a repaint that changes nothing costs nothing.
+"""
+
+from __future__ import annotations
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.geometry import Region, Size
+from textual.strip import Strip
+from textual.widget import Widget
+
+__all__ = ["Canvas", "line_of"]
+
+
+class Canvas(Widget):
+    """Subclasses say in :meth:`paint` what they look like now, and call :meth:`repaint` when that may have changed."""
+
+    DEFAULT_CSS = "Canvas { height: 1fr; }"
+
+    _frame: list[Strip] | None = None
+
+    def paint(self, size: Size) -> list[Strip]:
+        """The lines of the widget; missing ones are blank."""
+        raise NotImplementedError
+
+    def repaint(self) -> None:
+        """Paint again and refresh what differs."""
+        if self._frame is None or not self.is_mounted:
+            self.refresh()
+            return
+        before, after = self._frame, self._painted()
+        self._frame = after
+        regions = [
+            Region(start, y, end - start, 1)
+            for y, (old, new) in enumerate(zip(before, after, strict=False))
+            if old is not new
+            for start, end in _difference(old, new)
+        ]
+        if len(before) != len(after):
+            self.refresh()
+        elif regions:
+            self.refresh(*regions)
+
+    def part(self, name: str) -> Style:
+        """The style of a component class, over the widget's own."""
+        return self.rich_style + self.get_component_rich_style(name, partial=True)
+
+    def _painted(self) -> list[Strip]:
+        size, base = self.content_size, self.rich_style
+        strips = [strip.adjust_cell_length(size.width, base) for strip in self.paint(size)[: size.height]]
+        return strips + [Strip.blank(size.width, base)] * (size.height - len(strips))
+
+    def render_line(self, y: int) -> Strip:
+        if self._frame is None or len(self._frame) != self.content_size.height:
+            self._frame = self._painted()
+        return self._frame[y] if y < len(self._frame) else Strip.blank(self.content_size.width, self.rich_style)
+
+    def notify_style_update(self) -> None:
+        self._frame = None
+        super().notify_style_update()
+
+    def _on_resize(self, event: events.Resize) -> None:
+        self._frame = None
+
+
+def line_of(*parts: tuple[str, Style]) -> Strip:
+    """A strip of texts in styles."""
+    return Strip([Segment(text, style) for text, style in parts if text])
+
+
+def _difference(old: Strip, new: Strip) -> list[tuple[int, int]]:
+    """Where two strips differ, from the first cell to the last; strips with wide characters differ as a whole."""
+    if old == new:
+        return []
+    one, two = _cells(old), _cells(new)
+    if len(one) != len(two) or len(one) != new.cell_length:
+        return [(0, max(old.cell_length, new.cell_length))]
+    differing = [index for index, (a, b) in enumerate(zip(one, two, strict=True)) if a != b]
+    return [(differing[0], differing[-1] + 1)] if differing else []
+
+
+def _cells(strip: Strip) -> list[tuple[str, Style | None]]:
+    return [(character, segment.style) for segment in strip for character in segment.text]
