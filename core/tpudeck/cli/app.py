@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 import tpudeck
-from tpudeck.cli import corpus, models, presets, run, runs, shards, tokenizer
+from tpudeck.cli import corpus, devices, models, presets, run, runs, shards, tokenizer
 
 app = typer.Typer(
     name="tpudeck",
@@ -34,6 +34,7 @@ def _root(
 
 run.register(app)
 models.register(app)
+devices.register(app)
 app.add_typer(runs.app, name="runs")
 app.add_typer(presets.app, name="presets")
 app.add_typer(corpus.app, name="corpus")
