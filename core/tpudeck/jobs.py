@@ -18,7 +18,6 @@ is its parent's control pipe; it then keeps what it has, and exits with 130.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import select
 import signal
@@ -28,7 +27,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any, NoReturn
@@ -38,6 +37,7 @@ import orjson
 from tpudeck import errors
 from tpudeck.config import Home
 from tpudeck.errors import InterruptedRunError, RetryLaterError, TpudeckError, WorkError
+from tpudeck.runs import locks
 from tpudeck.runs.events import plain
 from tpudeck.runs.writer import RunWriter
 from tpudeck.storage import read_json, write_json
@@ -114,7 +114,7 @@ def main(tasks: Mapping[str, Callable[[Job], Mapping[str, Any]]], argv: list[str
     folder = Path(folder_text)
     stop = threading.Event()
     _listen(stop)
-    with _lock(folder / "stage.lock"):
+    with _stage_lock(folder):
         attempt = int(os.environ.get("TPUDECK_ATTEMPT", "0"))
         writer = RunWriter(folder, attempt=attempt)
         results = folder / "results"
@@ -170,17 +170,15 @@ def _watch_pipe(stop: threading.Event) -> None:
 
 
 @contextlib.contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+def _stage_lock(folder: Path) -> Iterator[None]:
+    descriptor = locks.acquire(folder / "stage.lock")
+    if descriptor is None:
+        print(f"{folder} is in use by another process", file=sys.stderr)
+        sys.exit(RetryLaterError.exit_code)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"{path.parent} is in use by another process", file=sys.stderr)
-            sys.exit(RetryLaterError.exit_code)
         yield
     finally:
-        os.close(descriptor)
+        locks.release(descriptor)
 
 
 class JobProcess:
@@ -206,14 +204,20 @@ class JobProcess:
         if self.running():
             self.process.send_signal(signal.SIGTERM)
 
+    def outcome(self) -> dict[str, Any] | None:
+        """What the child wrote down at its end; none where it came to no end of its own."""
+        try:
+            return dict(read_json(self.folder / "results" / f"{self.task}.json"))
+        except (FileNotFoundError, orjson.JSONDecodeError):
+            return None
+
     def result(self) -> dict[str, Any]:
         """Wait for the end; the result, or the child's own error."""
         code = self.process.wait()
-        try:
-            outcome = read_json(self.folder / "results" / f"{self.task}.json")
-        except (FileNotFoundError, orjson.JSONDecodeError):
+        outcome = self.outcome()
+        if outcome is None:
             how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code} and no result"
-            raise WorkError(f"{self.task} {how}", hint=f"its output is in {self.folder / 'console.log'}") from None
+            raise WorkError(f"{self.task} {how}", hint=f"its output is in {self.folder / 'console.log'}")
         if outcome["ok"]:
             return dict(outcome["result"])
         raise errors.from_dict(outcome["error"])
@@ -226,6 +230,7 @@ def start(
     stdin: int | IO[bytes] = subprocess.DEVNULL,
     environ: Mapping[str, str] | None = None,
     own_session: bool = False,
+    pass_fds: Sequence[int] = (),
 ) -> JobProcess:
     """Start a task on a folder that holds its input. Its output goes to ``console.log`` there."""
     (folder / "results").mkdir(exist_ok=True)
@@ -238,8 +243,9 @@ def start(
             stdout=log,
             stderr=subprocess.STDOUT,
             close_fds=True,
+            pass_fds=pass_fds,
             start_new_session=own_session,
-            env=dict(os.environ) | {"PYTHONUNBUFFERED": "1"} | dict(environ or {}),
+            env=dict(os.environ) | {"PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"} | dict(environ or {}),
         )
     return JobProcess(task, folder, process)
 

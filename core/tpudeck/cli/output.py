@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["emit_json", "emit_table", "narrate"]
+__all__ = ["emit_json", "emit_line", "emit_table", "narrate"]
 
 
 def emit_json(value: object) -> None:
@@ -15,6 +15,14 @@ def emit_json(value: object) -> None:
 
     option = orjson.OPT_SERIALIZE_NUMPY | (orjson.OPT_INDENT_2 if sys.stdout.isatty() else 0)
     sys.stdout.write(orjson.dumps(value, option=option).decode() + "\n")
+
+
+def emit_line(value: object) -> None:
+    """One JSON document on one line of standard output, at once: for a stream of them."""
+    import orjson
+
+    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY).decode() + "\n")
+    sys.stdout.flush()
 
 
 def narrate(text: str) -> None:

@@ -53,24 +53,24 @@ class _Events:
 
     def __init__(self, folder: Path) -> None:
         self._files = [LineFollower(folder / "events.jsonl"), LineFollower(folder / "supervisor.jsonl")]
-        self._lines: list[EventLine] = []
         self.tuple: tuple[EventLine, ...] = ()
         self.resumed_at: dict[int, int] = {}
         self.bad = 0
 
     def refresh(self) -> None:
-        count = len(self._lines)
+        new: list[EventLine] = []
         for file in self._files:
             rows, bad = file.rows()
             self.bad += bad
-            self._lines += [line for line in map(decode_event, rows) if line is not None]
-        if len(self._lines) == count:
+            new += [line for line in map(decode_event, rows) if line is not None]
+        if not new:
             return
-        for line in self._lines[count:]:
+        for line in new:
             if isinstance(line.event, AttemptStarted):
                 self.resumed_at[line.attempt] = line.event.resume_from_step
-        self._lines.sort(key=lambda line: (line.attempt, line.time))
-        self.tuple = tuple(self._lines)
+        # What was handed out keeps its place, so that a front end can go on from where it was.
+        new.sort(key=lambda line: (line.attempt, line.time))
+        self.tuple = (*self.tuple, *new)
 
 
 class _MetricsFile:

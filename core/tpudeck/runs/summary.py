@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from tpudeck.errors import from_dict
 from tpudeck.runs.events import plain
 from tpudeck.runs.latest import Latest
 from tpudeck.runs.status import ENDED, judge
@@ -44,9 +45,12 @@ class RunSummary:
     """Share of the present stage, 0 to 1."""
     remaining_s: float | None
     trainer_pid: int | None
+    """The process of the present stage."""
     supervisor_pid: int | None
     exit_code: int | None
     signal: int | None
+    error: str
+    """Why it failed, and below it what to do."""
     created: float
     started: float | None
     """Of the newest attempt; seconds since the epoch, like the others."""
@@ -130,10 +134,11 @@ def summarise(folder: Path, files: RunFiles, latest: Latest, *, now: float | Non
         tokens_per_s=latest.tokens_per_s,
         progress=1.0 if state.status == "finished" else latest.progress,
         remaining_s=latest.remaining_s if live else None,
-        trainer_pid=said.get("trainer_pid") if live else None,
+        trainer_pid=(said.get("stage_process") or {}).get("pid") if live else None,
         supervisor_pid=(said.get("supervisor") or {}).get("pid") if live else None,
         exit_code=said.get("exit_code"),
         signal=said.get("signal"),
+        error=from_dict(said["error"]).show() if said.get("error") else "",
         created=float(run.get("created") or 0.0),
         started=started,
         ended=ended,

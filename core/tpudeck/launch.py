@@ -1,0 +1,276 @@
+"""Start, stop and resume runs, from any front end.
+
+A launcher writes the run folder, takes the lock of the run, and hands it to a supervisor that it starts in a session of
+its own. So of two launchers of one folder the second is told at once, and when :func:`start` returns the run has an
+owner; whatever then happens to the launcher, its terminal or its connection is nothing to the run.
+"""
+
+from __future__ import annotations
+
+import getpass
+import importlib.metadata
+import os
+import platform
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tpudeck.config import Home
+from tpudeck.errors import InputError, RetryLaterError
+from tpudeck.runs import locks
+from tpudeck.runs.events import FORMAT_VERSION
+from tpudeck.runs.processes import ProcessIdentity, host_name
+from tpudeck.runs.summary import RunFiles
+from tpudeck.storage import is_bucket, read_json, write_atomic, write_json
+
+if TYPE_CHECKING:
+    from tpudeck.presets import Experiment
+
+__all__ = [
+    "Options",
+    "create",
+    "read_options",
+    "request_checkpoint",
+    "request_stop",
+    "resume",
+    "start",
+    "stop_now_requested",
+    "write_options",
+]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+SUPERVISOR = (sys.executable, "-m", "tpudeck.supervisor")
+"""The command that takes a run folder and looks after it."""
+_PACKAGES = ("tpudeck", "tensorflow", "tensorflow-tpu", "tf-keras", "transformers", "tokenizers", "numpy", "libtpu")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a run is looked after, as against what it computes: not part of the experiment."""
+
+    notify: tuple[str, ...] = ()
+    """Who is told about alerts and the end: names from ``config.toml``, commands, or URLs."""
+    tensorboard: bool = False
+    """Whether to write TensorBoard event files too."""
+    queue: bool = True
+    """Whether to wait until the device is free."""
+
+
+def create(
+    experiment: Experiment,
+    *,
+    home: Home,
+    name: str = "",
+    preset: str = "",
+    argv: Sequence[str] = (),
+    tags: Sequence[str] = (),
+    priority: int = 0,
+    options: Options | None = None,
+) -> Path:
+    """Write a new run folder, whole or not at all; nothing is started."""
+    from tpudeck.presets import to_toml
+
+    _check_corpus(experiment)
+    name = check_name(name or experiment.name)
+    now = time.time()
+    run_id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{name}-{secrets.token_hex(2)}"
+    about = {
+        "format_version": FORMAT_VERSION,
+        "id": run_id,
+        "name": name,
+        "preset": preset,
+        "argv": _without_secrets(argv),
+        "host": host_name(),
+        "user": getpass.getuser(),
+        "created": now,
+        "device": experiment.device.kind,
+        "versions": _versions(),
+        "git": _git(),
+    }
+    aside = home.runs / f".new-{run_id}"
+    try:
+        aside.mkdir(parents=True)
+        (aside / "requests").mkdir()
+        write_json(aside / "run.json", about)
+        write_json(aside / "meta.json", {"name": name, "tags": list(tags), "priority": priority})
+        write_options(aside, options or Options())
+        write_atomic(aside / "experiment.toml", to_toml(_with_absolute_paths(experiment)).encode())
+        return aside.rename(home.runs / run_id)
+    except OSError as error:
+        raise InputError(
+            f"a run needs a folder that can be written, and {home.runs} cannot be: {error.strerror}",
+            hint="TPUDECK_HOME names another place",
+        ) from error
+
+
+def check_name(name: str) -> str:
+    """A name that a run may have."""
+    if not _NAME.fullmatch(name):
+        raise InputError(f"a run's name is letters, digits, dot, dash and underscore, at most 64; got {name!r}")
+    return name
+
+
+def _check_corpus(experiment: Experiment) -> None:
+    """Raise for a corpus that is plainly not there; one on the Hub is looked up by the run."""
+    from tpudeck.corpus import open_corpus
+
+    if not experiment.corpus.source.startswith("hub:"):
+        open_corpus(experiment.corpus, "train")
+
+
+def _without_secrets(argv: Sequence[str]) -> list[str]:
+    """The command line without web addresses, which may carry a key."""
+    return [re.sub(r"(https?://)\S+", r"\1…", word) for word in argv]
+
+
+def _with_absolute_paths(experiment: Experiment) -> Experiment:
+    """The same experiment wherever it is run from."""
+
+    def absolute(source: str) -> str:
+        if source in {"", "builtin"} or source.startswith("hub:") or is_bucket(source):
+            return source
+        return str(Path(source).expanduser().absolute())
+
+    return experiment.model_copy(
+        update={
+            part: section.model_copy(update={"source": absolute(section.source)})
+            for part, section in (("corpus", experiment.corpus), ("tokenizer", experiment.tokenizer))
+        }
+    )
+
+
+def _versions() -> dict[str, str]:
+    """What is installed, without importing any of it."""
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _git() -> dict[str, Any] | None:
+    """Commit and cleanness of the working folder's repository; none outside one."""
+
+    def ask(*words: str) -> str:
+        done = subprocess.run(["git", *words], capture_output=True, text=True, timeout=5, check=True)
+        return done.stdout.strip()
+
+    try:
+        return {"sha": ask("rev-parse", "HEAD"), "dirty": bool(ask("status", "--porcelain", "-uno"))}
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def write_options(folder: Path, options: Options) -> None:
+    """Only the owner may read them: an address can be a secret."""
+    import orjson
+
+    write_atomic(folder / "launch.json", orjson.dumps(asdict(options)), mode=0o600)
+
+
+def read_options(folder: Path) -> Options:
+    try:
+        data = read_json(folder / "launch.json")
+    except FileNotFoundError:
+        return Options()
+    return Options(tuple(data.get("notify", ())), bool(data.get("tensorboard")), bool(data.get("queue", True)))
+
+
+def start(folder: Path) -> int:
+    """Start a supervisor on a run folder; its process id.
+
+    Raises :class:`RetryLaterError` where the run has an owner.
+    """
+    lock = _take(folder)
+    try:
+        return _spawn(folder, lock)
+    finally:
+        locks.release(lock)
+
+
+def resume(folder: Path) -> int:
+    """Go on with a run that ended before it was finished, as a new attempt."""
+    lock = _take(folder)
+    try:
+        if RunFiles.read(folder).status.get("status") == "finished":
+            raise InputError(f"{folder.name} has finished: there is nothing to resume")
+        for request in (folder / "requests").glob("*.json"):
+            request.unlink()
+        return _spawn(folder, lock)
+    finally:
+        locks.release(lock)
+
+
+def _take(folder: Path) -> int:
+    """The lock of a run that nobody looks after."""
+    lock = locks.acquire(folder / "run.lock")
+    if lock is None:
+        raise RetryLaterError(f"{folder.name} is running", hint=f"tpudeck runs watch {folder.name}")
+    if locks.held(folder / "stage.lock"):
+        locks.release(lock)
+        raise RetryLaterError(f"a stage of {folder.name} is still saving what it has", hint="try again in a moment")
+    return lock
+
+
+def _spawn(folder: Path, lock: int) -> int:
+    (folder / "requests").mkdir(exist_ok=True)
+    # Not from where the user stands: a file there could hide a module of the same name.
+    environ = dict(os.environ) | {"PYTHONSAFEPATH": "1"}
+    if folder.parent.name == "runs":
+        environ["TPUDECK_HOME"] = str(folder.parent.parent)
+    with (folder / "console.log").open("ab") as log:
+        process = subprocess.Popen(
+            [*SUPERVISOR, str(folder), "--lock", str(lock)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            close_fds=True,
+            pass_fds=(lock,),
+            start_new_session=True,
+            cwd=folder,
+            env=environ,
+        )
+    # Whoever lives longer than the run must not keep a zombie of its supervisor.
+    threading.Thread(target=process.wait, name="supervisor-ended", daemon=True).start()
+    return process.pid
+
+
+def request_stop(folder: Path, *, now: bool = False) -> None:
+    """Ask a run to save a checkpoint and end; with `now`, to end at once. Asking twice is asking once."""
+    path = folder / "requests" / "stop.json"
+    now = now or stop_now_requested(folder)
+    path.parent.mkdir(exist_ok=True)
+    write_json(path, {"now": now, "time": time.time(), "process": os.getpid()})
+    if now and not locks.held(folder / "run.lock"):
+        _kill_orphan(folder)
+
+
+def stop_now_requested(folder: Path) -> bool:
+    """Whether somebody asked for an end without a checkpoint."""
+    try:
+        return bool(read_json(folder / "requests" / "stop.json").get("now"))
+    except (FileNotFoundError, ValueError):
+        return False
+
+
+def _kill_orphan(folder: Path) -> None:
+    """End a stage whose supervisor is gone; nobody else would."""
+    stage = RunFiles.read(folder).status.get("stage_process")
+    if stage and locks.held(folder / "stage.lock") and ProcessIdentity.from_dict(stage).alive:
+        os.killpg(int(stage["pid"]), signal.SIGKILL)
+
+
+def request_checkpoint(folder: Path) -> None:
+    """Ask a run to save a checkpoint at its next step and go on."""
+    (folder / "requests").mkdir(exist_ok=True)
+    write_json(folder / "requests" / "checkpoint.json", {"time": time.time(), "process": os.getpid()})
