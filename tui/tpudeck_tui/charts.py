@@ -13,15 +13,26 @@ from tpudeck_tui.plot import ASCII, BLOCKS, BRAILLE, DotGlyphs
 from tpudeck_tui.screens.base import DeckScreen, shown
 from tpudeck_tui.widgets.chart import SMOOTHING, X_AXES, Chart
 
-__all__ = ["ChartScreen"]
+__all__ = ["ChartScreen", "FullScreen"]
 
 
-class ChartScreen(DeckScreen):
-    """A screen that holds charts."""
+class FullScreen(DeckScreen):
+    """A screen whose panels can be looked at alone."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         shown("z", "full", "Full screen", "charts.full", tooltip="The focused panel on the full screen, and back"),
     ]
+
+    def action_full(self) -> None:
+        """The focused panel alone, and back."""
+        if self.maximized is not None:
+            self.minimize()
+        elif self.focused is not None:
+            self.maximize(self.focused, container=False)
+
+
+class ChartScreen(FullScreen):
+    """A screen that holds charts."""
 
     @property
     def glyphs(self) -> DotGlyphs:
@@ -47,13 +58,6 @@ class ChartScreen(DeckScreen):
         key = (chart.id or "").removesuffix("-chart")
         kept = {"log": chart.log_scale, "smoothing": chart.smoothing, "x": chart.x_axis}
         self.app.memory.keep(f"chart.{key}", kept)
-
-    def action_full(self) -> None:
-        """The focused panel alone, and back."""
-        if self.maximized is not None:
-            self.minimize()
-        elif self.focused is not None:
-            self.maximize(self.focused, container=False)
 
     def write_csv(self, name: str, text: str) -> None:
         """Write an export, and say where."""

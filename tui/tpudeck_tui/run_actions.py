@@ -103,6 +103,56 @@ class RunActions(Screen[None]):
             self.app.copy_to_clipboard("\n".join(run.path for run in runs))
             self.app.say(f"copied {runs[0].path}" if len(runs) == 1 else f"copied {len(runs)} paths")
 
+    def action_tag(self) -> None:
+        runs = self.meant_runs()
+        if not runs or not self.app.may_write():
+            return
+
+        def answered(text: str | None) -> None:
+            if text is not None:
+                tags = list(dict.fromkeys(text.replace(",", " ").split()))
+                self._change(runs, "tagged", tags=tags)
+
+        known = sorted({tag for run in self.app.runs for tag in run.tags})
+        hint = f"Separated by spaces; known: {' '.join(known)}." if known else "Separated by spaces."
+        self.app.push_screen(Prompt(f"Tags of {_named(runs)}", " ".join(runs[0].tags), hint=hint), answered)
+
+    def action_note(self) -> None:
+        runs = self.meant_runs()
+        if not runs or not self.app.may_write():
+            return
+
+        def answered(text: str | None) -> None:
+            if text is not None:
+                self._change(runs, "noted", note=text)
+
+        self.app.push_screen(Prompt(f"Note on {_named(runs)}", runs[0].note), answered)
+
+    def action_archive(self) -> None:
+        runs = self.meant_runs()
+        if runs and self.app.may_write():
+            archived = not runs[0].archived
+            self._change(runs, "archived; A shows them" if archived else "back in the list", archived=archived)
+
+    def _change(self, runs: list[RunSummary], done: str, **changes: object) -> None:
+        from tpudeck.runs.meta import change_meta
+
+        self._each(runs, lambda folder: change_meta(folder, **changes), done)
+
+    def action_delete(self) -> None:
+        from tpudeck.runs.meta import move_to_trash
+
+        runs = self.meant_runs()
+        if not runs or not self.app.may_write():
+            return
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self._each(runs, lambda folder: move_to_trash(self.app.home, folder), "moved to the trash folder")
+
+        detail = f"Everything goes to {self.app.home.trash}, checkpoints too, and can be moved back from there."
+        self.app.push_screen(Ask(f"Delete {_named(runs)}?", detail, yes="Delete", no="Keep"), answered)
+
 
 def _named(runs: list[RunSummary]) -> str:
     return runs[0].name if len(runs) == 1 else f"{len(runs)} runs"

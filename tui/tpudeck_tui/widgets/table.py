@@ -51,6 +51,8 @@ class Column(Generic[Row]):
 class Table(Canvas, Generic[Row], can_focus=True):
     """Rows and columns, a cursor, marks, and a sort order."""
 
+    ALLOW_MAXIMIZE: ClassVar[bool | None] = True
+
     COMPONENT_CLASSES: ClassVar[set[str]] = PARTS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Up", id="table.up", show=False),
