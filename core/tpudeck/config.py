@@ -14,11 +14,6 @@ from typing import Any
 
 from tpudeck.errors import InputError
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 __all__ = ["Home", "data_folder", "read_toml"]
 
 
@@ -80,6 +75,12 @@ class Home:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """A TOML file as plain data; an :class:`InputError` names the file, line and column of a mistake."""
+    # 2 ms, which a list of runs need not pay.
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:

@@ -20,9 +20,15 @@ def main() -> NoReturn:
     if len(sys.argv) == 1:
         _open_console([])
     try:
-        from tpudeck.cli.app import app
+        if sys.argv[1] == "runs":
+            # Scripts poll these: the other commands would cost them a sixth more.
+            from tpudeck.cli.runs import app
 
-        app(prog_name="tpudeck", standalone_mode=True)
+            app(sys.argv[2:], prog_name="tpudeck runs")
+        else:
+            from tpudeck.cli.app import app
+
+            app(prog_name="tpudeck")
     except TpudeckError as error:
         print(f"tpudeck: {error.show()}", file=sys.stderr)
         sys.exit(error.exit_code)

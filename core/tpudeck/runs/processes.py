@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import socket
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ __all__ = ["ProcessIdentity", "boot_id", "host_name"]
 
 @functools.cache
 def host_name() -> str:
-    return socket.gethostname()
+    return os.uname().nodename
 
 
 @functools.cache

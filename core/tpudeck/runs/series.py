@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tpudeck.runs.events import decode_number
+from tpudeck.runs.numbers import decode_number
 
 __all__ = ["MetricTables", "Metrics", "Series", "Table", "smooth"]
 

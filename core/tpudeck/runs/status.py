@@ -19,7 +19,6 @@ from typing import Any
 
 from tpudeck.runs.locks import held
 from tpudeck.runs.processes import ProcessIdentity
-from tpudeck.units import format_duration
 
 __all__ = ["ENDED", "LIVE", "STATUSES", "State", "is_live", "judge"]
 
@@ -83,7 +82,7 @@ def _alive(said: Mapping[str, Any], now: float) -> State:
     """The supervisor lives; but does it still speak?"""
     silent_s, promise_s = _silence(said, now)
     if silent_s > promise_s:
-        return State("stalled", f"supervisor silent for {_ago(silent_s)}, promised within {format_duration(promise_s)}")
+        return State("stalled", f"supervisor silent for {_ago(silent_s)}, promised within {_ago(promise_s)}")
     return State(str(said["status"]), str(said.get("evidence", "")))
 
 
@@ -112,4 +111,6 @@ def _ownerless(folder: Path, said: Mapping[str, Any], now: float) -> State:
 
 
 def _ago(seconds: float) -> str:
+    from tpudeck.units import format_duration  # 2 ms, which a list of ended runs need not pay
+
     return format_duration(max(1.0, round(seconds)))

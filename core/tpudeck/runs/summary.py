@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 
 from tpudeck.errors import from_dict
-from tpudeck.runs.events import plain
 from tpudeck.runs.latest import Latest
+from tpudeck.runs.numbers import plain
 from tpudeck.runs.status import ENDED, judge
 from tpudeck.storage import read_json
 
@@ -82,7 +82,7 @@ def _read(path: Path) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RunFiles:
     """The small files of a run folder, parsed."""
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import orjson
 
-from tpudeck.runs.events import Event, encode_event, plain
+from tpudeck.runs.events import Event, encode_event
+from tpudeck.runs.numbers import plain
 from tpudeck.storage import write_json
 
 __all__ = ["LineWriter", "RunWriter"]
