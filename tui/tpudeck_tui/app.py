@@ -124,7 +124,7 @@ class Deck(App[None]):
         self.watcher.taken()
         for screen in self.screen_stack:
             if isinstance(screen, DeckScreen):
-                screen.show_run(message.folder, message.snapshot, message.log)
+                screen.show_run(message.folder, message.seen)
 
     def on_run_vanished(self, message: RunVanished) -> None:
         self.watcher.taken()

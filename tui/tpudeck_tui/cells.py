@@ -11,6 +11,7 @@ PARTS = {
     for part in (
         "title", "muted", "faint", "bright", "good", "warning", "bad", "live", "accent", "key", "header", "sorted",
         "cursor", "cursor-blurred", "mark", "bar", "bar-rest", "raw", "add", "remove",
+        *(f"series-{index}" for index in range(8)),
     )
 }  # fmt: skip
 """The component classes a canvas paints texts with; the style sheet has their colours."""

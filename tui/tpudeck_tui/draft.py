@@ -146,7 +146,7 @@ def show_value(value: Any) -> str:
 
 def _field(path: str) -> Any:
     section, _, name = path.rpartition(".")
-    model = Experiment.model_fields[section].annotation if section else Experiment
+    model: Any = Experiment.model_fields[section].annotation if section else Experiment
     return model.model_fields[name]
 
 

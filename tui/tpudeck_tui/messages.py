@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.message import Message
 
 if TYPE_CHECKING:
+    from tpudeck.devices import Sample
     from tpudeck.runs.reader import RunSnapshot
     from tpudeck.runs.summary import RunSummary
 
-__all__ = ["RunRead", "RunVanished", "RunsListed"]
+__all__ = ["RunRead", "RunVanished", "RunsListed", "Seen"]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """All there is to see of one run, at one moment."""
+
+    snapshot: RunSnapshot
+    log: tuple[str, ...]
+    """The last lines of its console output."""
+    system: tuple[Sample, ...]
+    """What the sampler saw of the machine meanwhile."""
 
 
 class RunsListed(Message):
@@ -28,12 +41,10 @@ class RunsListed(Message):
 class RunRead(Message):
     """A run that is followed said something new."""
 
-    def __init__(self, folder: Path, snapshot: RunSnapshot, log: tuple[str, ...]) -> None:
+    def __init__(self, folder: Path, seen: Seen) -> None:
         super().__init__()
         self.folder = folder
-        self.snapshot = snapshot
-        self.log = log
-        """The last lines of its console output."""
+        self.seen = seen
 
     def can_replace(self, message: Message) -> bool:
         return isinstance(message, RunRead) and message.folder == self.folder

@@ -11,7 +11,7 @@ from textual.screen import Screen
 
 from tpudeck.errors import TpudeckError
 from tpudeck_tui.screens.base import shown
-from tpudeck_tui.screens.dialogs import Ask
+from tpudeck_tui.screens.dialogs import Ask, Prompt
 
 if TYPE_CHECKING:
     from tpudeck.runs.summary import RunSummary

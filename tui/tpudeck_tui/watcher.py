@@ -7,8 +7,10 @@ after the first frame, when a run is first followed.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,12 +20,14 @@ from textual.message import Message
 from tpudeck.config import Home
 from tpudeck.errors import TpudeckError
 from tpudeck.runs.index import RunIndex
+from tpudeck.runs.lines import LineFollower
 from tpudeck.runs.log import tail
 from tpudeck.runs.summary import RunSummary
-from tpudeck_tui.messages import RunRead, RunsListed, RunVanished
+from tpudeck_tui.messages import RunRead, RunsListed, RunVanished, Seen
 
 if TYPE_CHECKING:
-    from tpudeck.runs.reader import RunReader, RunSnapshot
+    from tpudeck.devices import Sample
+    from tpudeck.runs.reader import RunReader
 
 __all__ = ["Watcher"]
 
@@ -32,6 +36,7 @@ _BUDGET_S = 0.25
 _SHARE = 0.1
 """At most that share of the time goes into listing runs, however many there are."""
 _LOG_LINES = 500
+_SAMPLES = 8640
 
 
 class Watcher:
@@ -112,7 +117,9 @@ class _Followed:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._reader: RunReader | None = None
-        self._last: tuple[object, ...] = ()
+        self._log = _LogTail(folder)
+        self._system = _SystemLines(folder)
+        self._last: Seen | None = None
         self._gone = False
         self.complete = True
 
@@ -124,20 +131,65 @@ class _Followed:
                 self._reader = RunReader(self.folder)
             snapshot = self._reader.refresh(_BUDGET_S)
         except (TpudeckError, OSError) as error:
-            self._reader, self._last, self.complete = None, (), True
+            self._reader, self._last, self.complete = None, None, True
             if self._gone:
                 return None
             self._gone = True
             return RunVanished(self.folder, str(error))
         self._gone = False
         self.complete = snapshot.complete
-        log = tuple(tail(self.folder, _LOG_LINES))
-        if (state := _state_of(snapshot, log)) == self._last:
+        seen = Seen(snapshot, self._log.read(), self._system.read())
+        if self._last is not None and not _differ(seen, self._last):
             return None
-        self._last = state
-        return RunRead(self.folder, snapshot, log)
+        self._last = seen
+        return RunRead(self.folder, seen)
 
 
-def _state_of(snapshot: RunSnapshot, log: tuple[str, ...]) -> tuple[object, ...]:
-    """What has to differ for a snapshot to be news. Metrics are the same object for as long as nothing was added."""
-    return snapshot.summary, id(snapshot.metrics), len(snapshot.events), snapshot.complete, snapshot.loaded, log
+def _differ(now: Seen, before: Seen) -> bool:
+    """Whether there is news. What nothing was added to is the same object as before."""
+    one, two = now.snapshot, before.snapshot
+    return (
+        one.metrics is not two.metrics
+        or one.events is not two.events
+        or now.log is not before.log
+        or now.system is not before.system
+        or (one.summary, one.complete, one.loaded) != (two.summary, two.complete, two.loaded)
+    )
+
+
+class _LogTail:
+    """The last lines of the console output; read again only when the file has changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._size = -1
+        self._lines: tuple[str, ...] = ()
+
+    def read(self) -> tuple[str, ...]:
+        try:
+            size = (self._folder / "console.log").stat().st_size
+        except OSError:
+            size = 0
+        if size != self._size:
+            self._size, self._lines = size, tuple(tail(self._folder, _LOG_LINES))
+        return self._lines
+
+
+class _SystemLines:
+    """What the sampler of a run has written: the newest few thousand looks, a day at one in ten seconds."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = LineFollower(folder / "system.jsonl")
+        self._samples: deque[Sample] = deque(maxlen=_SAMPLES)
+        self._tuple: tuple[Sample, ...] = ()
+
+    def read(self) -> tuple[Sample, ...]:
+        from tpudeck.devices import Sample
+
+        rows, _ = self._file.rows()
+        for row in rows:
+            with contextlib.suppress(KeyError, TypeError, ValueError):
+                self._samples.append(Sample.from_dict(row))
+        if rows:
+            self._tuple = tuple(self._samples)
+        return self._tuple

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,8 +15,9 @@ from tpudeck_tui.widgets.chart import Flag, Line
 if TYPE_CHECKING:
     from tpudeck.runs.reader import RunSnapshot
     from tpudeck.runs.series import Series
+    from tpudeck_tui.messages import Seen
 
-__all__ = ["METRICS", "Metric", "curves", "evaluations", "flags", "metric_line"]
+__all__ = ["METRICS", "Metric", "curves", "evaluation_line", "evaluations", "flags", "metric_line", "utilisation_lines"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ METRICS = (
     Metric("speed", "tokens/s", (("tokens_per_s", ""),), from_zero=True),
     Metric("grad", "gradient norm", (("grad_norm", ""),)),
     Metric("split", "ms per step", (("step_s", "step"), ("input_wait_s", "input wait")), from_zero=True, scale=1e3),
+    Metric("use", "utilisation %", (), from_zero=True),
     Metric("rate", "learning rate", (("learning_rate", ""),), from_zero=True),
 )
 
@@ -63,15 +66,18 @@ def _line(
     return Line(label, series.step, series.time - created, value, tokens=seen, index=index, dim=dim)
 
 
-def curves(snapshot: RunSnapshot, metric: Metric) -> list[Line]:
+def curves(seen: Seen, metric: Metric) -> list[Line]:
     """What one chart of a run shows."""
+    if metric.key == "use":
+        return utilisation_lines(seen)
+    snapshot = seen.snapshot
     lines = [
         line
         for index, (name, label) in enumerate(metric.series)
         for line in metric_line(snapshot, name, label, index, scale=metric.scale)
     ]
     if metric.key == "loss":
-        lines += _evaluation_lines(snapshot)
+        lines += evaluation_line(snapshot)
     return lines
 
 
@@ -86,7 +92,8 @@ def evaluations(events: Iterable[EventLine]) -> list[tuple[float, Evaluated]]:
     return kept
 
 
-def _evaluation_lines(snapshot: RunSnapshot) -> Iterable[Line]:
+def evaluation_line(snapshot: RunSnapshot, label: str = "eval", index: int = 1, *, dots: bool = True) -> Iterable[Line]:
+    """The losses of the evaluations that count."""
     found = evaluations(snapshot.events)
     if not found:
         return
@@ -95,7 +102,37 @@ def _evaluation_lines(snapshot: RunSnapshot) -> Iterable[Line]:
     tokens = snapshot.metrics.get("tokens")
     seen = np.interp(step, tokens.step, tokens.value) if tokens is not None and len(tokens) else None
     value = np.array([event.eval_loss for _, event in found], dtype=np.float64)
-    yield Line("eval", step, time, value, tokens=seen, index=1, dots=True)
+    yield Line(label, step, time, value, tokens=seen, index=index, dots=dots)
+
+
+def utilisation_lines(seen: Seen) -> list[Line]:
+    """How busy the machine was: its accelerators where it has any (mean over the devices), else its CPU.
+
+    The sampler knows times, not steps: a look is put at the step that was logged nearest to it.
+    """
+    if not seen.system:
+        return []
+    time = np.array([sample.time for sample in seen.system])
+    readings = {
+        "TensorCore": [_mean(core.tensorcore_percent for core in sample.cores) for sample in seen.system],
+        "duty cycle": [_mean(core.duty_cycle_percent for core in sample.cores) for sample in seen.system],
+        "CPU": [sample.host.cpu_percent if sample.host else np.nan for sample in seen.system],
+    }
+    loss = seen.snapshot.metrics.get("loss")
+    known = loss is not None and len(loss) > 0
+    step = (
+        np.interp(time, loss.time, loss.step).astype(np.int64)
+        if loss is not None and known
+        else np.zeros(len(time), np.int64)
+    )
+    created = seen.snapshot.summary.created
+    shown = {label: np.array(values) for label, values in readings.items() if not np.isnan(values).all()}
+    return [Line(label, step, time - created, value, index=index) for index, (label, value) in enumerate(shown.items())]
+
+
+def _mean(values: Iterable[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else math.nan
 
 
 def flags(snapshot: RunSnapshot) -> list[Flag]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tpudeck.runs.events import (
@@ -23,16 +23,18 @@ from tpudeck.units import format_bytes, format_count, format_duration
 from tpudeck_tui import run_cells
 from tpudeck_tui.cells import clean, fit, progress_bar, wrap
 from tpudeck_tui.panels.curves import evaluations
+from tpudeck_tui.panels.machine import device_lines
 
 if TYPE_CHECKING:
     from tpudeck.runs.reader import RunSnapshot
     from tpudeck.runs.summary import RunSummary
+    from tpudeck_tui.messages import Seen
 
 __all__ = ["PAGES", "TextLine", "header"]
 
 TextLine: TypeAlias = "list[tuple[str, str]]"
 """Texts and the parts (`cell--…`) they are painted as."""
-Page: TypeAlias = "Callable[[RunSnapshot, Sequence[str], int], list[TextLine]]"
+Page: TypeAlias = "Callable[[Seen, int], list[TextLine]]"
 
 
 def header(snapshot: RunSnapshot, width: int) -> list[TextLine]:
@@ -75,10 +77,10 @@ def _progress_line(run: RunSummary, width: int, loading: float | None) -> TextLi
     return parts
 
 
-def samples(snapshot: RunSnapshot, log: Sequence[str], width: int) -> list[TextLine]:
+def samples(seen: Seen, width: int) -> list[TextLine]:
     """The answers of each evaluation to each sample text, newest last, so that one sees them change."""
     by_text: dict[str, list[tuple[int, str]]] = {}
-    for line in snapshot.events:
+    for line in seen.snapshot.events:
         if isinstance(line.event, SamplesFilled):
             for sample in line.event.samples:
                 by_text.setdefault(str(sample.get("text", "")), []).append((line.event.step, _answers(sample)))
@@ -102,9 +104,9 @@ def _answers(sample: Any) -> str:
     return clean("  /  ".join(shown) or str(sample.get("filled", "")))
 
 
-def evaluated(snapshot: RunSnapshot, log: Sequence[str], width: int) -> list[TextLine]:
+def evaluated(seen: Seen, width: int) -> list[TextLine]:
     """Every evaluation, newest first."""
-    found = evaluations(snapshot.events)
+    found = evaluations(seen.snapshot.events)
     if not found:
         return [[("No evaluation yet: the first comes as train.eval_every says.", "muted")]]
     best = min((event.eval_loss for _, event in found if event.eval_loss == event.eval_loss), default=None)
@@ -121,10 +123,10 @@ def evaluated(snapshot: RunSnapshot, log: Sequence[str], width: int) -> list[Tex
     return lines
 
 
-def happened(snapshot: RunSnapshot, log: Sequence[str], width: int) -> list[TextLine]:
+def happened(seen: Seen, width: int) -> list[TextLine]:
     """Events and alerts, newest first."""
     lines: list[TextLine] = []
-    for line in reversed(snapshot.events):
+    for line in reversed(seen.snapshot.events):
         if (told := _tell(line)) is None:
             continue
         text, part = told
@@ -164,11 +166,11 @@ def _tell(line: EventLine) -> tuple[str, str] | None:
             return None
 
 
-def log_lines(snapshot: RunSnapshot, log: Sequence[str], width: int) -> list[TextLine]:
+def log_lines(seen: Seen, width: int) -> list[TextLine]:
     """The console output of the stages, the newest at the bottom."""
-    if not log:
+    if not seen.log:
         return [[("No output yet.", "muted")]]
-    return [[(fit(_without_escapes(line), width), "")] for line in log]
+    return [[(fit(_without_escapes(line), width), "")] for line in seen.log]
 
 
 def _without_escapes(line: str) -> str:
@@ -180,9 +182,9 @@ def _without_escapes(line: str) -> str:
     return re.sub(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])", "", line)
 
 
-def facts(snapshot: RunSnapshot, log: Sequence[str], width: int) -> list[TextLine]:
+def facts(seen: Seen, width: int) -> list[TextLine]:
     """What does not change, and what the user wrote."""
-    run = snapshot.summary
+    snapshot, run = seen.snapshot, seen.snapshot.summary
     pairs: list[tuple[str, str]] = [
         ("folder", run.path),
         ("preset", run.preset),
@@ -209,10 +211,20 @@ def _labelled(label: str, value: str, width: int) -> list[tuple[str, str]]:
     return [(label, first), *(("", other) for other in others)]
 
 
+def devices(seen: Seen, width: int) -> list[TextLine]:
+    """The machine at the last look, device by device."""
+    if not seen.system:
+        return [[("The sampler of the run has not looked at the machine yet.", "muted")]]
+    newest = seen.system[-1]
+    clock = time.strftime("%H:%M:%S", time.localtime(newest.time))
+    return [*device_lines(newest, "", width), [(f"at {clock}", "faint")]]
+
+
 PAGES: dict[str, Page] = {
     "Samples": samples,
     "Evaluations": evaluated,
     "Events": happened,
     "Log": log_lines,
+    "Devices": devices,
     "Facts": facts,
 }

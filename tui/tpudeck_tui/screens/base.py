@@ -16,9 +16,9 @@ from textual.widgets import Static
 from tpudeck_tui.widgets.bars import KeyBar, TopBar
 
 if TYPE_CHECKING:
-    from tpudeck.runs.reader import RunSnapshot
     from tpudeck.runs.summary import RunSummary
     from tpudeck_tui.app import Deck
+    from tpudeck_tui.messages import Seen
 
 __all__ = ["LEAST_HEIGHT", "LEAST_WIDTH", "DeckScreen", "TooSmall"]
 
@@ -63,7 +63,7 @@ class DeckScreen(Screen[None]):
     def show_runs(self, runs: tuple[RunSummary, ...]) -> None:
         """The list of runs is another one; called on the visible screen only."""
 
-    def show_run(self, folder: Path, snapshot: RunSnapshot, log: tuple[str, ...]) -> None:
+    def show_run(self, folder: Path, seen: Seen) -> None:
         """A followed run said something."""
 
     def show_vanished(self, folder: Path, reason: str) -> None:

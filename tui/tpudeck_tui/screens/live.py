@@ -12,8 +12,8 @@ from textual.binding import BindingType
 from textual.containers import Container, Grid
 from textual.widget import Widget
 
-from tpudeck.runs.reader import RunSnapshot
 from tpudeck_tui.charts import ChartScreen
+from tpudeck_tui.messages import Seen
 from tpudeck_tui.panels.curves import METRICS, Metric, curves, flags
 from tpudeck_tui.panels.texts import PAGES, header
 from tpudeck_tui.run_actions import RunActions
@@ -55,8 +55,7 @@ class LiveScreen(RunActions, ChartScreen):
     def __init__(self) -> None:
         super().__init__()
         self.folder: Path | None = None
-        self._snapshot: RunSnapshot | None = None
-        self._log: tuple[str, ...] = ()
+        self._seen: Seen | None = None
         self._metric = METRICS[0]
 
     def body(self) -> Iterable[Widget]:
@@ -89,7 +88,7 @@ class LiveScreen(RunActions, ChartScreen):
             wanted = Path(next((run for run in runs if run.live), runs[0]).path)
             self.app.chosen_run = wanted
         if wanted != self.folder:
-            self.folder, self._snapshot, self._log = wanted, None, ()
+            self.folder, self._seen = wanted, None
             for chart in self.query(Chart):
                 chart.action_reset()
         self._paint()
@@ -98,34 +97,34 @@ class LiveScreen(RunActions, ChartScreen):
         if self.folder is None and runs:
             self.app.follow(self.followed())
 
-    def show_run(self, folder: Path, snapshot: RunSnapshot, log: tuple[str, ...]) -> None:
+    def show_run(self, folder: Path, seen: Seen) -> None:
         if folder == self.folder:
-            self._snapshot, self._log = snapshot, log
+            self._seen = seen
             self._paint()
 
     def show_vanished(self, folder: Path, reason: str) -> None:
         if folder == self.folder:
-            self._snapshot = None
+            self._seen = None
             self.query_one("#header", Lines).show(
                 lambda width: [[("This run is gone: ", "warning"), (folder.name, "bright")], [(reason, "muted")]]
             )
 
     def _paint(self) -> None:
-        snapshot, log = self._snapshot, self._log
-        if snapshot is None:
+        seen = self._seen
+        if seen is None:
             text = "reading …" if self.folder else "No runs yet. 2 has the presets to begin with."
             self.query_one("#header", Lines).show(lambda width: [[(text, "muted")]])
             for chart in self.query(Chart):
                 chart.show(())
             self.query_one(Pages).fill({})
             return
-        self.query_one("#header", Lines).show(partial(header, snapshot))
-        marks = flags(snapshot)
-        self.query_one("#main-chart", Chart).show(curves(snapshot, self._metric), marks)
+        self.query_one("#header", Lines).show(partial(header, seen.snapshot))
+        marks = flags(seen.snapshot)
+        self.query_one("#main-chart", Chart).show(curves(seen, self._metric), marks)
         if self.query_one("#side").display:
             for metric in METRICS[1:]:
-                self.query_one(f"#{metric.key}-chart", Chart).show(curves(snapshot, metric), marks)
-        self.query_one(Pages).fill({name: partial(page, snapshot, log) for name, page in PAGES.items()})
+                self.query_one(f"#{metric.key}-chart", Chart).show(curves(seen, metric), marks)
+        self.query_one(Pages).fill({name: partial(page, seen) for name, page in PAGES.items()})
 
     def on_resize(self, event: events.Resize) -> None:
         self.call_after_refresh(self._paint)
@@ -151,7 +150,7 @@ class LiveScreen(RunActions, ChartScreen):
             self.app.follow(self.followed())
 
     def meant_runs(self) -> list[RunSummary]:
-        return [self._snapshot.summary] if self._snapshot else []
+        return [self._seen.snapshot.summary] if self._seen else []
 
     @on(Chart.ExportRequested)
     def _export(self, message: Chart.ExportRequested) -> None:
