@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 TPUDECK = (sys.executable, "-c", "from tpudeck.cli import main; main()")
 
@@ -33,3 +34,22 @@ def test_a_reader_that_goes_away_ends_the_monitor() -> None:
     monitor.wait(60)
     assert monitor.stderr.read() == b""
     monitor.stderr.close()
+
+
+def test_the_doctor_lists_findings_as_json_with_a_fix_for_each_that_is_not_ok() -> None:
+    done = subprocess.run([*TPUDECK, "doctor", "--json"], capture_output=True, text=True, check=False)
+    findings = json.loads(done.stdout)
+    assert {"python", "packages", "disk"} <= {finding["check"] for finding in findings}
+    assert all(finding["fix"] for finding in findings if finding["level"] in {"warning", "error"})
+    assert done.returncode == (2 if any(finding["level"] == "error" for finding in findings) else 0)
+
+
+def test_the_doctor_explains_a_log_from_standard_input_and_from_a_file(tmp_path: Path) -> None:
+    log = b"\xff\xfe broken\nUnavailableError: Socket closed [x]\n"
+    (tmp_path / "console.log").write_bytes(log)
+    piped = subprocess.run([*TPUDECK, "doctor", "explain", "--json"], input=log, capture_output=True, check=True)
+    named = subprocess.run(
+        [*TPUDECK, "doctor", "explain", str(tmp_path / "console.log"), "--json"], capture_output=True, check=True
+    )
+    assert json.loads(piped.stdout) == json.loads(named.stdout)
+    assert "resume" in json.loads(piped.stdout)[0]["fix"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 import tpudeck
-from tpudeck.cli import corpus, devices, models, presets, run, runs, shards, tokenizer
+from tpudeck.cli import corpus, devices, doctor, models, presets, run, runs, shards, tokenizer
 
 app = typer.Typer(
     name="tpudeck",
@@ -37,6 +37,7 @@ models.register(app)
 devices.register(app)
 app.add_typer(runs.app, name="runs")
 app.add_typer(presets.app, name="presets")
+app.add_typer(doctor.app, name="doctor")
 app.add_typer(corpus.app, name="corpus")
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(shards.app, name="shards")

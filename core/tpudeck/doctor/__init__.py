@@ -1,0 +1,21 @@
+"""What is wrong with this machine, with an error text, or with what a run asks of both; and what to do about it.
+
+===================  =============================================================================
+``surroundings``     everything the checks look at, in one place that tests can make up
+``environment``      checks of packages, environment variables, locale and terminal
+``machine``          checks of chips, lock file, disk, memory, clock, credentials, logind
+``examination``      all checks, in order: :func:`examine`
+``explanations``     known error texts: :func:`explain`
+``refusals``         what cannot work is refused before anything starts: :func:`refuse_what_cannot_start`
+===================  =============================================================================
+
+Nothing here imports TensorFlow, touches a chip, or loads libtpu.
+"""
+
+from tpudeck.doctor.examination import examine
+from tpudeck.doctor.explanations import Explanation, explain
+from tpudeck.doctor.findings import Finding
+from tpudeck.doctor.refusals import refuse_what_cannot_start
+from tpudeck.doctor.surroundings import Surroundings
+
+__all__ = ["Explanation", "Finding", "Surroundings", "examine", "explain", "refuse_what_cannot_start"]
