@@ -13,8 +13,9 @@ from tpudeck.presets import FAMILIES
 
 if TYPE_CHECKING:
     from tpudeck.presets import Experiment
+    from tpudeck.tokenizer import LoadedTokenizer
 
-__all__ = ["Vocabulary", "configuration", "model_class"]
+__all__ = ["Vocabulary", "configuration", "model_class", "vocabulary_of"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,11 @@ class Vocabulary:
     @property
     def padded_size(self) -> int:
         return padded_vocab_size(self.size)
+
+
+def vocabulary_of(tokenizer: LoadedTokenizer) -> Vocabulary:
+    """What a model must know of this tokenizer."""
+    return Vocabulary(tokenizer.vocab_size, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id)
 
 
 _CLASSES = {

@@ -121,5 +121,3 @@ def replace_dropout(model: tf_keras.Model) -> Passing:
                 setattr(module, name, _StatelessDropout(value.rate, count, passing))
                 count += 1
     return passing
-
-

@@ -17,7 +17,7 @@ __all__ = ["gelu", "gelu_tanh", "layer_norm"]
 Gradient = Callable[[tf.Tensor], Any]
 
 
-@tf.custom_gradient  # type: ignore[misc]  # TensorFlow is untyped
+@tf.custom_gradient  # type: ignore[untyped-decorator]  # TensorFlow is untyped
 def gelu(x: tf.Tensor) -> tuple[tf.Tensor, Gradient]:
     """``x·Φ(x)`` with the normal distribution's Φ (Hendrycks and Gimpel 2016), exact as in BERT and its relatives."""
     half = tf.constant(0.5, x.dtype)
@@ -35,10 +35,8 @@ def gelu_tanh(x: tf.Tensor) -> tf.Tensor:
     return tf.nn.gelu(x, approximate=True)
 
 
-@tf.custom_gradient  # type: ignore[misc]
-def layer_norm(
-    x: tf.Tensor, gain: tf.Tensor, bias: tf.Tensor, epsilon: float
-) -> tuple[tf.Tensor, Gradient]:
+@tf.custom_gradient  # type: ignore[untyped-decorator]
+def layer_norm(x: tf.Tensor, gain: tf.Tensor, bias: tf.Tensor, epsilon: float) -> tuple[tf.Tensor, Gradient]:
     """Normalise the last axis to mean 0 and variance 1, then scale and shift (Ba, Kiros and Hinton 2016)."""
     centred = x - tf.reduce_mean(x, -1, keepdims=True)
     inverse = tf.math.rsqrt(tf.reduce_mean(centred * centred, -1, keepdims=True) + epsilon)

@@ -33,10 +33,20 @@ class _Logits(Protocol):
 class LanguageModel:
     """Weights by name, and the function from token ids to logits."""
 
-    def __init__(self, config: Any, weights: dict[str, tf.Variable], vocabulary: Vocabulary, logits: _Logits) -> None:
+    def __init__(
+        self,
+        config: Any,
+        weights: dict[str, tf.Variable],
+        vocabulary: Vocabulary,
+        logits: _Logits,
+        *,
+        position_offset: int,
+    ) -> None:
         self.config = config
         self.weights = weights
         self.vocabulary = vocabulary
+        self.most_tokens = int(config.max_position_embeddings) - position_offset
+        """The longest sequence."""
         self._logits = logits
 
     def logits(self, ids_BS: tf.Tensor, positions_BP: tf.Tensor, where: Where | None = None) -> tf.Tensor:
@@ -72,7 +82,7 @@ def build_model(experiment: Experiment, vocabulary: Vocabulary) -> LanguageModel
             logits_BSV = model(ids_BS, training=where is not None).logits
             return tf.cast(tf.gather(logits_BSV, positions_BP, batch_dims=1), tf.float32)
 
-    return LanguageModel(config, weights, vocabulary, logits)
+    return LanguageModel(config, weights, vocabulary, logits, position_offset=experiment.family.position_offset)
 
 
 def _shape(experiment: Experiment, config: Any) -> Shape:

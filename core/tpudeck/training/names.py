@@ -1,4 +1,4 @@
-"""TensorFlow's variables under the names that PyTorch's state dicts use: ``roberta.encoder.layer.0.output.dense.weight``.
+"""TensorFlow's variables under the names of PyTorch's state dicts: ``roberta.encoder.layer.0.output.dense.weight``.
 
 Checkpoints, the forward pass and the export all speak of weights by these names. The values keep the orientation that
 TensorFlow gives them; :func:`to_pytorch` turns a copy around where PyTorch's layers hold it the other way.

@@ -59,17 +59,25 @@ class TrainStep:
         self._replicas = replicas
         self._predictions = global_batch_size(experiment, replicas=replicas) * experiment.masked_per_sequence
 
+        self._compute: Callable[..., tuple[tf.Tensor, list[tf.Tensor]]] = self._accumulated
+
+    def compile_gradients(self) -> None:
+        """Compile forward and backward pass with XLA, without the sum over the replicas and the update."""
+        self._compute = tf.function(self._accumulated, jit_compile=True)
+
     def __call__(self, batch: Batch, step: tf.Tensor, learning_rate: tf.Tensor) -> Outcome:
         context = tf.distribute.get_replica_context()
         replica = context.replica_id_in_sync_group
-        loss, gradients = self._accumulated(Batch(*(part[:, replica] for part in batch)), step, replica)
+        loss, gradients = self._compute(Batch(*(part[:, replica] for part in batch)), step, replica)
         if self._replicas > 1:
             loss, *gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, [loss, *gradients])
         clipped, norm = clip(dict(zip(self._model.weights, gradients, strict=True)), self._clip_norm)
         self._optimizer.update(clipped, step=step, learning_rate=learning_rate)
         return Outcome(loss, norm)
 
-    def _accumulated(self, batch: Batch, step: tf.Tensor, replica: tf.Tensor | int) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    def _accumulated(
+        self, batch: Batch, step: tf.Tensor, replica: tf.Tensor | int
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Loss and gradients, summed over the microsteps."""
         if self._microsteps == 1:
             return self._gradients(Batch(*(part[0] for part in batch)), Where(self._seed, step, replica=replica))

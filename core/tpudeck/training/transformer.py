@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from tpudeck.training.functions import gelu, gelu_tanh, layer_norm
 
-__all__ = ["BLOCKS", "Shape", "encode", "predict"]
+__all__ = ["Shape", "Transformer"]
 
 Weights = Mapping[str, tf.Tensor]
 Drop = Callable[[tf.Tensor], tf.Tensor]
@@ -168,7 +168,9 @@ class Transformer:
         names = self._names
         attended = self._attend(self._norm(x_BSD, names.attention_norm.format(number)), number, drop)
         x_BSD += drop(self._dense(attended, names.attention_output.format(number)))
-        expanded = gelu_tanh(self._dense(self._norm(x_BSD, names.output_norm.format(number)), names.expand.format(number)))
+        expanded = gelu_tanh(
+            self._dense(self._norm(x_BSD, names.output_norm.format(number)), names.expand.format(number))
+        )
         return x_BSD + drop(self._dense(expanded, names.contract.format(number)))
 
     def _attend(self, x_BSD: tf.Tensor, number: int, drop: Drop) -> tf.Tensor:

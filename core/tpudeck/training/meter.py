@@ -1,0 +1,137 @@
+"""From the outcomes of calls to lines of metrics.
+
+Reading a result makes the program wait for the device. Where the device works on its own (GPU, TPU) a call's results
+are therefore read when the next call is under way; on a CPU a call is over when it returns, and they are read at once.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tpudeck.errors import TrainingDivergedError
+from tpudeck.training.step import Outcome
+
+__all__ = ["Meter"]
+
+
+@dataclass
+class _Call:
+    first_step: int
+    outcome: Outcome
+    learning_rate: float
+    input_wait_s: float
+
+
+@dataclass
+class _Interval:
+    """What has gathered since the last line."""
+
+    losses: list[float] = field(default_factory=list)
+    learning_rate: float = math.nan
+    grad_norm: float = math.nan
+    input_wait_s: float = 0.0
+    elapsed_s: float = 0.0
+
+
+class Meter:
+    """Gathers losses and times, and hands out a line of metrics every so many steps.
+
+    Only the time of training counts: :meth:`resume` starts the clock, :meth:`pause` stops it for an evaluation or a
+    checkpoint.
+    """
+
+    def __init__(
+        self,
+        *,
+        every_steps: int,
+        tokens_per_step: int,
+        steps_per_epoch: float,
+        late: bool,
+        write: Callable[[int, dict[str, float]], None],
+    ) -> None:
+        self._every_steps = every_steps
+        self._tokens_per_step = tokens_per_step
+        self._steps_per_epoch = steps_per_epoch
+        self._late = late
+        self._write = write
+        self._waiting: _Call | None = None
+        self._interval = _Interval()
+        self._since: float | None = None
+        """When the clock was started; none while it stands still."""
+        self.latest: dict[str, float] = {}
+        """The newest line."""
+
+    def add(self, first_step: int, outcome: Outcome, *, learning_rate: float, input_wait_s: float) -> None:
+        """Take a call's outcome (its steps counted from 0); raises :class:`TrainingDivergedError` for a NaN."""
+        before, self._waiting = self._waiting, _Call(first_step, outcome, learning_rate, input_wait_s)
+        if before is not None:
+            self._read(before)
+        if not self._late:
+            self.flush()
+
+    def flush(self) -> None:
+        """Read what is still waiting."""
+        call, self._waiting = self._waiting, None
+        if call is not None:
+            self._read(call)
+
+    def pause(self) -> None:
+        self.flush()
+        if self._since is not None:
+            self._interval.elapsed_s += time.perf_counter() - self._since
+            self._since = None
+
+    def resume(self) -> None:
+        """Let the clock run, at first and after a pause."""
+        if self._since is None:
+            self._since = time.perf_counter()
+
+    def finish(self, step: int) -> None:
+        """Write the line of the last, shorter interval."""
+        self.pause()
+        if self._interval.losses:
+            self._emit(step)
+
+    def _read(self, call: _Call) -> None:
+        losses = np.asarray(call.outcome.loss, np.float64)
+        norms = np.asarray(call.outcome.gradient_norm, np.float64)
+        finite = np.isfinite(losses) & np.isfinite(norms)
+        if not finite.all():
+            at = int(np.argmin(finite))
+            what, value = ("loss", losses[at]) if not np.isfinite(losses[at]) else ("gradient norm", norms[at])
+            raise TrainingDivergedError(
+                f"the {what} is {value} at step {call.first_step + at + 1}",
+                hint="resume from the last checkpoint with a lower train.learning_rate, or set train.clip_norm",
+            )
+        self._interval.losses += losses.tolist()
+        self._interval.learning_rate = call.learning_rate
+        self._interval.grad_norm = float(norms[-1])
+        self._interval.input_wait_s += call.input_wait_s
+        end = call.first_step + len(losses)
+        if self._every_steps and end % self._every_steps == 0:
+            self._emit(end)
+
+    def _emit(self, step: int) -> None:
+        if self._since is not None:
+            now = time.perf_counter()
+            self._interval.elapsed_s += now - self._since
+            self._since = now
+        interval, self._interval = self._interval, _Interval()
+        steps = len(interval.losses)
+        step_s = interval.elapsed_s / steps
+        self.latest = {
+            "loss": math.fsum(interval.losses) / steps,
+            "learning_rate": interval.learning_rate,
+            "grad_norm": interval.grad_norm,
+            "tokens_per_s": self._tokens_per_step / step_s,
+            "step_s": step_s,
+            "input_wait_s": interval.input_wait_s / steps,
+            "tokens": step * self._tokens_per_step,
+            "epoch": step / self._steps_per_epoch,
+        }
+        self._write(step, self.latest)

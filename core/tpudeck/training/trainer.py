@@ -1,0 +1,339 @@
+"""The training stage: what happens when.
+
+::
+
+    starting        read and check the inputs, take the devices
+    compiling       build the model, do a step that changes nothing (more of them where the run's length is a time)
+                    write plan.json, or obey the one there is; load the newest checkpoint that is whole
+    training        call the loop, for about a second each time; between calls:
+        metrics                 every train.log_every
+        evaluating              every train.eval_every and at the end; then the samples are filled
+        checkpointing           every train.checkpoint_every, at a new best, on request, at the end
+        stop                    on request or signal, after a checkpoint
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tpudeck.errors import InterruptedRunError, TrainingDivergedError
+from tpudeck.presets import FAMILIES
+from tpudeck.runs.events import (
+    AlertRaised,
+    AttemptStarted,
+    CheckpointRejected,
+    CheckpointSaved,
+    Evaluated,
+    Noticed,
+    PhaseChanged,
+    SamplesFilled,
+)
+from tpudeck.training.batches import Ahead
+from tpudeck.training.checkpoints import Checkpoints, assign
+from tpudeck.training.environment import differences, environment
+from tpudeck.training.evaluate import Score, unigram_loss
+from tpudeck.training.fill import fill_samples
+from tpudeck.training.learning_rate import learning_rate
+from tpudeck.training.meter import Meter
+from tpudeck.training.setup import Training, open_batches, read_or_make_plan, set_up
+from tpudeck.training.strategy import connect
+
+if TYPE_CHECKING:
+    from tpudeck.jobs import Job
+    from tpudeck.plan import Schedule
+    from tpudeck.training.inputs import Inputs
+
+__all__ = ["run"]
+
+_CALL_S = 1.0
+"""How long a call of the loop should take, so that requests are seen promptly."""
+_STARTING_PROMISE_S = 300.0
+_COMPILING_PROMISE_S = {"cpu": 300.0, "gpu": 900.0, "tpu": 1800.0}
+_CHECKPOINTING_PROMISE_S = 600.0
+_LEAST_PROMISE_S = 30.0
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
+
+
+def run(job: Job, inputs: Inputs) -> dict[str, Any]:
+    """Train from the start or the newest checkpoint to the end; the numbers of the run."""
+    machine = connect(inputs.experiment)
+    batches = open_batches(inputs, machine)
+    job.writer.event(PhaseChanged(phase="compiling", promise_s=_COMPILING_PROMISE_S[machine.kind]))
+    if (name := inputs.experiment.model.architecture) not in FAMILIES:
+        job.writer.event(
+            Noticed(message=f"{name} projects every position onto the vocabulary, not only predicted ones")
+        )
+    training = set_up(inputs, machine, batches)
+    schedule = read_or_make_plan(job.folder / "plan.json", inputs, machine, step_s=training.step_s)
+    return Trainer(job, inputs, training, schedule).run()
+
+
+@dataclass
+class _Best:
+    """The lowest evaluation loss so far."""
+
+    step: int | None = None
+    loss: float = math.inf
+
+
+class Trainer:
+    """One attempt."""
+
+    def __init__(self, job: Job, inputs: Inputs, training: Training, schedule: Schedule) -> None:
+        self._job = job
+        self._inputs = inputs
+        self._experiment = inputs.experiment
+        self._training = training
+        self._schedule = schedule
+        self._checkpoints = Checkpoints(job.folder / "checkpoints", keep=inputs.experiment.train.keep_checkpoints)
+        self._environment = environment(training.machine)
+        self._most_steps = max(1, round(_CALL_S / training.step_s))
+        self._phase_now = ""
+        self._step = 0
+        self._best = _Best()
+        self._scores: dict[int, Score] = {}
+        self._saved_step: int | None = None
+        self._saved_time = time.monotonic()
+        self._meter = Meter(
+            every_steps=schedule.log_every_steps,
+            tokens_per_step=schedule.global_batch * inputs.experiment.shards.sequence_length,
+            steps_per_epoch=schedule.steps_per_epoch,
+            late=training.machine.kind != "cpu",
+            write=lambda step, values: job.writer.metrics(step, **values),
+        )
+
+    def run(self) -> dict[str, Any]:
+        self._restore()
+        self._baseline_loss = self._unigram_loss()
+        try:
+            self._train()
+        except TrainingDivergedError as error:
+            self._job.writer.event(AlertRaised(alert="nan", message=error.message, level="error", step=self._step))
+            raise
+        self._evaluate()
+        self._save()
+        return self._result()
+
+    def _restore(self) -> None:
+        """Go on from the newest checkpoint that is whole, if there is one."""
+        writer = self._job.writer
+        found = self._checkpoints.newest(
+            lambda step, reason: writer.event(CheckpointRejected(step=step, reason=reason))
+        )
+        if found is not None:
+            assign(self._training.model.weights, found.weights(), source=found.folder)
+            assign(self._training.optimizer.state, found.optimizer(), source=found.folder)
+            self._step = self._saved_step = found.step
+            if found.best_eval_loss is not None:
+                self._best = _Best(found.best_step, found.best_eval_loss)
+            if found.score is not None:
+                self._scores[found.step] = Score(**found.score)
+        changed = differences(found.environment, self._environment) if found else ()
+        writer.event(AttemptStarted(resume_from_step=self._step, environment_changed=changed))
+
+    def _unigram_loss(self) -> float:
+        """Masks spare the special tokens; a causal model has to predict those that end a document."""
+        never = self._inputs.tokenizer.special_ids if self._experiment.objective == "masked" else ()
+        batches = self._training.batches.evaluation()
+        return unigram_loss(batches, self._inputs.shards.token_counts, never_predicted=never)
+
+    # ---- training
+
+    def _train(self) -> None:
+        ahead = Ahead(self._training.batches)
+        self._begin_training()
+        try:
+            count = self._steps_from(self._step)
+            while self._step < self._schedule.total_steps:
+                self._call(ahead, count, after := self._steps_from(self._step + count))
+                self._between_calls()
+                count = after
+            self._meter.finish(self._step)
+        finally:
+            ahead.close()
+
+    def _steps_from(self, step: int) -> int:
+        """How many steps a call should do: about a second's worth, and not past a step at which something is due."""
+        schedule = self._schedule
+        most = self._experiment.train.steps_per_call or self._most_steps
+        end = min(step + most, schedule.total_steps)
+        for every in (schedule.log_every_steps, schedule.eval_every_steps, schedule.checkpoint_every_steps):
+            if every:
+                end = min(end, (step // every + 1) * every)
+        return end - step
+
+    def _call(self, ahead: Ahead, count: int, after: int) -> None:
+        first, start = self._step, time.perf_counter()
+        batches = ahead.take(first, count)
+        wait_s = time.perf_counter() - start
+        ahead.prepare(first + count, after)
+        rates = self._learning_rates(first, count)
+        outcome = self._training.loop(batches, first, rates)
+        self._step = first + count
+        self._meter.add(first, outcome, learning_rate=float(rates[-1]), input_wait_s=wait_s)
+        self._pace(count, time.perf_counter() - start)
+        self._progress()
+
+    def _pace(self, count: int, elapsed_s: float) -> None:
+        """Aim at calls of about a second; at most twice as long as the one before, whatever the clock said."""
+        self._most_steps = max(1, min(2 * count, round(_CALL_S * count / elapsed_s)))
+
+    def _learning_rates(self, first: int, count: int) -> npt.NDArray[np.float32]:
+        train, schedule = self._experiment.train, self._schedule
+        rates = [
+            learning_rate(
+                step,
+                peak=train.learning_rate,
+                warmup_steps=schedule.warmup_steps,
+                total_steps=schedule.total_steps,
+                schedule=train.schedule,
+            )
+            for step in range(first, first + count)
+        ]
+        return np.array(rates, np.float32)
+
+    # ---- between calls
+
+    def _between_calls(self) -> None:
+        step, every = self._step, self._schedule.eval_every_steps
+        if every and step % every == 0:
+            self._evaluate()
+        if self._checkpoint_is_due():
+            self._save()
+        self._begin_training()
+        if self._job.stopping and step < self._schedule.total_steps:
+            self._save()
+            raise InterruptedRunError(
+                f"training was asked to stop after step {step} of {self._schedule.total_steps}",
+                hint="its checkpoint is kept: resume goes on from there",
+            )
+
+    def _checkpoint_is_due(self) -> bool:
+        steps, seconds = self._schedule.checkpoint_every_steps, self._schedule.checkpoint_every_s
+        by_steps = steps and self._step % steps == 0
+        by_clock = seconds and time.monotonic() - self._saved_time >= seconds
+        return bool(by_steps or by_clock or self._best.step == self._step or self._request.exists())
+
+    @property
+    def _request(self) -> Path:
+        return self._job.folder / "requests" / "checkpoint.json"
+
+    def _evaluate(self) -> None:
+        """Score the model on the whole validation set, unless this step has been scored already."""
+        if self._step in self._scores:
+            return
+        self._meter.pause()
+        self._phase("evaluating", _LEAST_PROMISE_S)
+        score = self._training.evaluator(self._training.batches.evaluation(), between=self._progress)
+        best = score.loss < self._best.loss
+        if best:
+            self._best = _Best(self._step, score.loss)
+        self._scores[self._step] = score
+        self._job.writer.event(
+            Evaluated(
+                step=self._step,
+                eval_loss=score.loss,
+                perplexity=score.perplexity,
+                accuracy=score.accuracy,
+                baseline_loss=self._baseline_loss,
+                targets=score.targets,
+                best=best,
+            )
+        )
+        self._fill_samples()
+
+    def _fill_samples(self) -> None:
+        samples = fill_samples(self._training.model, self._inputs.tokenizer, self._experiment)
+        if samples:
+            self._job.writer.event(SamplesFilled(step=self._step, samples=samples))
+
+    def _save(self) -> None:
+        """Keep the state of this step, unless it has been kept already. A full disk is no reason to stop before the
+        end: the next checkpoint tries again."""
+        if self._saved_step != self._step:
+            self._meter.pause()
+            self._phase("checkpointing", _CHECKPOINTING_PROMISE_S)
+            try:
+                self._write_checkpoint()
+            except OSError as error:
+                if error.errno not in _NO_ROOM or self._step == self._schedule.total_steps:
+                    raise
+                message = f"the disk is full: no checkpoint at step {self._step}"
+                self._job.writer.event(AlertRaised(alert="disk", message=message, level="error", step=self._step))
+        self._saved_time = time.monotonic()
+        self._request.unlink(missing_ok=True)
+
+    def _write_checkpoint(self) -> None:
+        score = self._scores.get(self._step)
+        saved = self._checkpoints.save(
+            self._training.model.weights,
+            self._training.optimizer.state,
+            step=self._step,
+            score=asdict(score) if score else None,
+            best_step=self._best.step,
+            best_eval_loss=self._best.loss if self._best.step is not None else None,
+            environment=self._environment,
+        )
+        self._saved_step = self._step
+        self._job.writer.event(
+            CheckpointSaved(
+                step=self._step,
+                path=str(saved.folder.relative_to(self._job.folder)),
+                size_bytes=saved.size_bytes,
+                best=self._best.step == self._step,
+            )
+        )
+        self._job.writer.sync()
+
+    # ---- what the outside sees
+
+    def _phase(self, phase: str, promise_s: float) -> None:
+        if phase != self._phase_now:
+            self._phase_now = phase
+            self._job.writer.event(PhaseChanged(phase=phase, promise_s=promise_s))
+
+    def _begin_training(self) -> None:
+        """Training begins or goes on, and with it the clock of the metrics."""
+        self._phase("training", max(_LEAST_PROMISE_S, 30 * self._training.step_s))
+        self._meter.resume()
+
+    def _progress(self) -> None:
+        latest, score = self._meter.latest, self._latest_score
+        self._job.progress(
+            self._step,
+            self._schedule.total_steps,
+            "steps",
+            force=self._step == self._schedule.total_steps,
+            step=self._step,
+            loss=latest.get("loss"),
+            eval_loss=score.loss if score else None,
+            tokens_per_s=latest.get("tokens_per_s"),
+        )
+
+    @property
+    def _latest_score(self) -> Score | None:
+        return self._scores[max(self._scores)] if self._scores else None
+
+    def _result(self) -> dict[str, Any]:
+        score = self._latest_score
+        assert score is not None, "evaluated at the end"
+        return {
+            "steps": self._step,
+            "tokens": self._step * self._schedule.global_batch * self._experiment.shards.sequence_length,
+            "loss": self._meter.latest.get("loss"),
+            "eval_loss": score.loss,
+            "perplexity": score.perplexity,
+            "accuracy": score.accuracy,
+            "baseline_loss": self._baseline_loss,
+            "best_eval_loss": self._best.loss,
+            "best_step": self._best.step,
+            "device": self._training.machine.name,
+        }
