@@ -1,0 +1,502 @@
+"""Objects in Google Cloud Storage: verified both ways, never overwritten by accident, errors in plain words.
+
+Three rules carry everything above this module:
+
+* **Checked.** The CRC32C of a file is computed here and compared with what the bucket says it stores; the client's own
+  check ends where a download had to be resumed, because a range has no checksum of its own.
+* **Preconditions.** An object is created only where there is none, and replaced or removed only while it is the
+  generation that was seen. An answer lost on the way makes the retry fail its precondition; the checksum tells that
+  apart from somebody else's object.
+* **Deadlines.** A request waits so long and no longer, refusals that pass (429, 5xx, a cut connection) are retried with
+  growing pauses until the deadline, and what is left is a :class:`RetryLaterError`.
+
+``STORAGE_EMULATOR_HOST`` points to another server. ``[storage]`` in ``config.toml`` holds the :class:`Settings`.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import functools
+import io
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import google_crc32c
+
+from tpudeck.config import Home
+from tpudeck.errors import InputError, RetryLaterError, TpudeckError, WorkError
+from tpudeck.storage.locations import GLOB_CHARACTERS
+from tpudeck.units import format_duration, parse_duration
+
+if TYPE_CHECKING:
+    from google.cloud import storage as gcs
+
+__all__ = [
+    "Settings",
+    "Stored",
+    "checksum",
+    "describe",
+    "download",
+    "match",
+    "open_object",
+    "read_bytes",
+    "remove",
+    "scan",
+    "settings",
+    "split",
+    "upload",
+    "write_bytes",
+]
+
+_REQUEST_TIMEOUT_S = (10.0, 60.0)
+"""To connect, and between two signs of life of an answer."""
+_READ_BYTES = 16 << 20
+"""One range of a streamed object."""
+_PART_BYTES = 32 << 20
+_MOST_PARTS = 32
+"""A composition takes 32 components at most (Cloud Storage, "Composite objects")."""
+_DOWNLOAD_ATTEMPTS = 3
+_BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``[storage]`` in ``config.toml``."""
+
+    project: str = ""
+    """Of the client; empty: what the credentials say."""
+    billing_project: str = ""
+    """Who pays for requests to requester-pays buckets."""
+    store: str = ""
+    """Where runs and artefacts go when no bucket is named: ``gs://bucket/prefix``."""
+    deadline_s: float = 120.0
+    """How long one operation is retried. In the file: ``deadline``, a duration."""
+
+
+def settings(home: Home | None = None) -> Settings:
+    """The user's settings; an :class:`InputError` names what is wrong with them."""
+    home = home or Home.here()
+    table = dict(home.settings().get("storage", {}))
+    deadline = table.pop("deadline", Settings.deadline_s)
+    known = {"project", "billing_project", "store"}
+    wrong = [key for key, value in table.items() if key not in known or not isinstance(value, str)]
+    if wrong:
+        rule = "[storage] holds the texts project, billing_project and store, and a deadline"
+        raise InputError(f"{home.settings_file}: {rule}, got {', '.join(wrong)}")
+    return Settings(**table, deadline_s=parse_duration(deadline))
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An object as the bucket describes it."""
+
+    location: str
+    size_bytes: int
+    crc32c: str
+    """As the service writes it: big-endian, base64."""
+    generation: int
+
+
+def split(location: str) -> tuple[str, str]:
+    """``gs://bucket/name`` → bucket and name."""
+    bucket, _, name = location.removeprefix("gs://").partition("/")
+    if not bucket or not location.startswith("gs://"):
+        raise InputError(f"a bucket location is gs://BUCKET/NAME, got {location!r}")
+    return bucket, name
+
+
+def checksum(path: Path, start: int = 0, size: int | None = None) -> str:
+    """CRC32C of a local file, or of a part of it, as the service writes it."""
+    crc = 0
+    with path.open("rb") as file:
+        file.seek(start)
+        left = path.stat().st_size - start if size is None else size
+        while left and (block := file.read(min(_BLOCK_BYTES, left))):
+            crc = google_crc32c.extend(crc, block)
+            left -= len(block)
+    return _encode(crc)
+
+
+def _encode(crc: int) -> str:
+    return base64.b64encode(crc.to_bytes(4, "big")).decode()
+
+
+# --- read ------------------------------------------------------------------------------------------------------------
+
+
+def describe(location: str) -> Stored:
+    """What the bucket knows about an object; ``FileNotFoundError`` where there is none."""
+    with _explained(location):
+        blob = _blob(location)
+        blob.reload(timeout=_REQUEST_TIMEOUT_S, retry=_retry())
+        return _stored(blob)
+
+
+def scan(prefix: str) -> Iterator[Stored]:
+    """Every object whose location begins with a text, by name, page by page."""
+    bucket, name = split(prefix)
+    yield from _list(bucket, name)
+
+
+def match(location: str) -> Iterator[Stored]:
+    """The objects a location names: itself, all below it as a folder, or all that match a glob; hidden ones never."""
+    bucket, name = split(location)
+    if GLOB_CHARACTERS & set(name):
+        prefix = re.split(r"[*?[]", name, maxsplit=1)[0]
+        pattern = _glob_pattern(name)
+    else:
+        prefix = name.rstrip("/") + "/" if name else ""
+        pattern = re.compile(re.escape(prefix) + ".*", re.DOTALL)
+        if name and not name.endswith("/"):
+            with contextlib.suppress(FileNotFoundError):
+                yield describe(location)
+    for stored in _list(bucket, prefix):
+        found = split(stored.location)[1]
+        hidden = any(part.startswith(".") for part in found[len(prefix) :].split("/"))
+        if not hidden and not found.endswith("/") and pattern.fullmatch(found):
+            yield stored
+
+
+_GLOBS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
+def _glob_pattern(glob: str) -> re.Pattern[str]:
+    """A glob as a local path would read it; servers differ in what ``*`` matches."""
+    parts = re.split(r"(\*\*/|\*\*|\*|\?|\[[^]]+\])", glob)
+    literal, special = (
+        map(re.escape, parts[::2]),
+        (_GLOBS.get(part) or part.replace("[!", "[^") for part in parts[1::2]),
+    )
+    return re.compile("".join(part for pair in zip_longest(literal, special, fillvalue="") for part in pair), re.DOTALL)
+
+
+def open_object(location: str) -> IO[bytes]:
+    """An object as a stream; see :func:`tpudeck.storage.open_binary`."""
+    return io.BufferedReader(_ObjectReader(describe(location)), _READ_BYTES)
+
+
+def read_bytes(location: str) -> bytes:
+    """A small object as a whole, checked."""
+    with open_object(location) as file:
+        return file.read()
+
+
+def download(stored: Stored, path: Path) -> None:
+    """Bring one generation of an object to a local path: whole and checked, or not at all.
+
+    An interrupted download leaves ``.NAME.GENERATION.part`` beside it, and the next one goes on from there. One that
+    arrives damaged is fetched anew.
+    """
+    part = path.with_name(f".{path.name}.{stored.generation}.part")
+    for _ in range(_DOWNLOAD_ATTEMPTS):
+        with part.open("ab") as file, _explained(stored.location):
+            if file.tell() < stored.size_bytes:
+                _blob(stored.location, stored.generation).download_to_file(
+                    file, start=file.tell(), raw_download=True, checksum=None,
+                    timeout=_REQUEST_TIMEOUT_S, retry=_retry(),
+                )  # fmt: skip
+        if part.stat().st_size == stored.size_bytes and checksum(part) == stored.crc32c:
+            part.replace(path)
+            return
+        part.unlink()
+    raise WorkError(f"{stored.location} arrived damaged {_DOWNLOAD_ATTEMPTS} times: its checksum is wrong")
+
+
+class _ObjectReader(io.RawIOBase):
+    """One generation of an object, read in ranges; checked where it was read from start to end."""
+
+    def __init__(self, stored: Stored) -> None:
+        self._stored = stored
+        self._position = 0
+        self._crc = 0
+        self._checked = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._stored.size_bytes}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        start, end = self._position, min(self._position + len(buffer), self._stored.size_bytes)
+        if start >= end:
+            return 0
+        with _explained(self._stored.location):
+            data = _blob(self._stored.location, self._stored.generation).download_as_bytes(
+                start=start, end=end - 1, raw_download=True, checksum=None,
+                timeout=_REQUEST_TIMEOUT_S, retry=_retry(),
+            )  # fmt: skip
+        if len(data) != end - start:
+            raise WorkError(f"{self._stored.location}: asked for {end - start} bytes, got {len(data)}")
+        buffer[: len(data)] = data
+        self._position = end
+        self._check(start, data)
+        return len(data)
+
+    def _check(self, start: int, data: bytes) -> None:
+        if start != self._checked:
+            return
+        self._crc = google_crc32c.extend(self._crc, data)
+        self._checked += len(data)
+        if self._checked == self._stored.size_bytes and _encode(self._crc) != self._stored.crc32c:
+            raise WorkError(f"{self._stored.location} arrived damaged: its checksum is wrong")
+
+
+# --- write -----------------------------------------------------------------------------------------------------------
+
+
+def write_bytes(location: str, data: bytes, *, replaces: int = 0) -> Stored:
+    """Write a small object: a new one, or in place of the generation ``replaces``."""
+    return _put(location, io.BytesIO(data), len(data), _encode(google_crc32c.value(data)), replaces)
+
+
+def upload(path: Path, location: str, *, crc32c: str | None = None, replaces: int = 0) -> Stored:
+    """Upload a local file as a new object, or in place of the generation ``replaces``; the object is then checked.
+
+    A large file goes up in parts that are composed at the end. Parts that an interrupted upload left are used again.
+    Raises :class:`RetryLaterError` where the object is no longer (or not yet) the generation to replace.
+    """
+    size = path.stat().st_size
+    crc32c = crc32c or checksum(path)
+    if size > 2 * _PART_BYTES:
+        return _upload_in_parts(path, location, size, crc32c, replaces)
+    with path.open("rb") as file:
+        return _put(location, file, size, crc32c, replaces)
+
+
+def remove(stored: Stored) -> None:
+    """Delete the generation that was seen; one that is gone already is no error."""
+    with contextlib.suppress(FileNotFoundError), _explained(stored.location):
+        _blob(stored.location).delete(
+            if_generation_match=stored.generation, timeout=_REQUEST_TIMEOUT_S, retry=_retry()
+        )  # fmt: skip
+
+
+def _put(location: str, file: IO[bytes] | _Part, size: int, crc32c: str, replaces: int) -> Stored:
+    blob = _blob(location)
+    blob.crc32c = crc32c  # the service refuses content that doesn't match
+    try:
+        with _explained(location):
+            blob.upload_from_file(
+                file, size=size, if_generation_match=replaces, checksum=None,
+                content_type="application/octet-stream", timeout=_REQUEST_TIMEOUT_S, retry=_retry(),
+            )  # fmt: skip
+            written = _stored(blob)
+    except (RetryLaterError, FileNotFoundError) as error:
+        written = _already_there(location, crc32c, size, error)
+    return _checked(written, crc32c, size)
+
+
+def _already_there(location: str, crc32c: str, size: int, error: Exception) -> Stored:
+    """The object that an upload put there although its answer was lost; else the error."""
+    try:
+        found = describe(location)
+    except FileNotFoundError:
+        raise (_no_bucket(location) if isinstance(error, FileNotFoundError) else error) from None
+    if (found.crc32c, found.size_bytes) != (crc32c, size):
+        raise error
+    return found
+
+
+def _checked(written: Stored, crc32c: str, size: int) -> Stored:
+    if (written.crc32c, written.size_bytes) == (crc32c, size):
+        return written
+    remove(written)
+    raise WorkError(f"{written.location} was stored damaged and is removed again: its checksum is wrong")
+
+
+def _upload_in_parts(path: Path, location: str, size: int, crc32c: str, replaces: int) -> Stored:
+    parent, _, name = location.rpartition("/")
+    key = base64.b64decode(crc32c).hex()
+    prefix = f"{parent}/.parts/{name}-{key}-{size}/"
+    part_bytes = max(_PART_BYTES, -(-size // _MOST_PARTS))
+    there = {stored.location: stored for stored in scan(prefix)}
+    parts: list[Stored] = []
+    for index, start in enumerate(range(0, size, part_bytes)):
+        length = min(part_bytes, size - start)
+        part, part_crc32c = f"{prefix}{index:02d}", checksum(path, start, length)
+        found = there.get(part)
+        if found is None or found.crc32c != part_crc32c:
+            with path.open("rb") as file:
+                found = _put(part, _Part(file, start), length, part_crc32c, found.generation if found else 0)
+        parts.append(found)
+    written = _checked(_compose(parts, location, crc32c, size, replaces), crc32c, size)
+    for stored in parts:
+        remove(stored)
+    return written
+
+
+class _Part(io.RawIOBase):
+    """A file from some byte on, as a stream that begins at zero: the client uploads nothing else."""
+
+    def __init__(self, file: IO[bytes], start: int) -> None:
+        self._file = file
+        self._start = start
+        file.seek(start)
+
+    def read(self, size: int = -1) -> bytes:
+        return self._file.read(size)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._file.seek(self._start + offset) - self._start
+
+    def tell(self) -> int:
+        return self._file.tell() - self._start
+
+
+def _compose(parts: list[Stored], location: str, crc32c: str, size: int, replaces: int) -> Stored:
+    blob = _blob(location)
+    blob.content_type = "application/octet-stream"
+    try:
+        with _explained(location):
+            blob.compose(
+                [_blob(part.location, part.generation) for part in parts],
+                if_generation_match=replaces, timeout=_REQUEST_TIMEOUT_S, retry=_retry(),
+            )  # fmt: skip
+            return _stored(blob)
+    except (RetryLaterError, FileNotFoundError) as error:
+        return _already_there(location, crc32c, size, error)
+
+
+# --- the client ------------------------------------------------------------------------------------------------------
+
+
+def _client() -> gcs.Client:
+    return _client_for(os.getpid(), os.environ.get("STORAGE_EMULATOR_HOST", ""), settings().project)
+
+
+@functools.lru_cache(maxsize=4)
+def _client_for(pid: int, endpoint: str, project: str) -> gcs.Client:
+    """One client for a process, endpoint and project: it holds the connections and the credentials."""
+    from google.cloud import storage as gcs
+
+    return gcs.Client(project=project) if project else gcs.Client()
+
+
+def _bucket(name: str) -> gcs.Bucket:
+    return _client().bucket(name, user_project=settings().billing_project or None)
+
+
+def _blob(location: str, generation: int | None = None) -> gcs.Blob:
+    bucket, name = split(location)
+    if not name:
+        raise InputError(f"an object has a name after its bucket, got {location!r}")
+    return _bucket(bucket).blob(name, generation=generation)
+
+
+def _stored(blob: gcs.Blob) -> Stored:
+    location = f"gs://{blob.bucket.name}/{blob.name}"
+    return Stored(location, int(blob.size), str(blob.crc32c), int(blob.generation))
+
+
+def _list(bucket: str, prefix: str) -> Iterator[Stored]:
+    location = f"gs://{bucket}/{prefix}"
+    try:
+        with _explained(location):
+            blobs = _client().list_blobs(
+                _bucket(bucket), prefix=prefix, fields="items(name,size,crc32c,generation),nextPageToken",
+                timeout=_REQUEST_TIMEOUT_S, retry=_retry(),
+            )  # fmt: skip
+            yield from map(_stored, blobs)
+    except FileNotFoundError:
+        raise _no_bucket(location) from None
+
+
+def _retry() -> Any:
+    """Of every operation here: each is safe to repeat, by its precondition or because it only reads."""
+    from google.cloud.storage.retry import DEFAULT_RETRY
+
+    return DEFAULT_RETRY.with_delay(initial=0.25, maximum=30.0, multiplier=2.0).with_timeout(settings().deadline_s)
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _explained(location: str) -> Iterator[None]:
+    """Turn what the client raises into this project's errors."""
+    import requests
+    from google.api_core.exceptions import GoogleAPIError
+    from google.auth.exceptions import GoogleAuthError
+    from google.cloud.storage.exceptions import InvalidResponse
+
+    try:
+        yield
+    except (GoogleAPIError, GoogleAuthError, InvalidResponse, requests.RequestException, ConnectionError) as error:
+        raise _explanation(error, location) from error
+
+
+def _explanation(error: Exception, location: str) -> Exception:
+    from google.api_core import exceptions as api
+    from google.auth.exceptions import GoogleAuthError
+
+    if isinstance(error, GoogleAuthError):
+        return _not_logged_in("no usable credentials for object storage were found", error)
+    code = getattr(error, "code", None) or getattr(getattr(error, "response", None), "status_code", None)
+    if isinstance(error, api.RetryError) or code is None or code in (408, 410, 429) or code >= 500:
+        waited = format_duration(settings().deadline_s)
+        return RetryLaterError(
+            f"{location} could not be reached within {waited}: {_reason(error)}",
+            hint="the same command goes on where this one ended",
+        )
+    if code == 404:
+        return FileNotFoundError(f"there is nothing at {location}")
+    if code == 412:
+        return RetryLaterError(f"{location} was written by somebody else at the same time")
+    if code == 401:
+        return _not_logged_in(f"{location}: the credentials were refused", error)
+    if code == 403:
+        return _not_allowed(error, location)
+    if "requester pays" in str(error).lower():
+        hint = "set billing_project under [storage] in config.toml: it is billed for the requests"
+        return InputError(f"{location} is in a bucket whose reader pays", hint=hint)
+    return WorkError(f"{location}: {_reason(error)}")
+
+
+def _no_bucket(location: str) -> InputError:
+    return InputError(f"there is no bucket {split(location)[0]}", hint="make it first, or check the name")
+
+
+def _not_logged_in(message: str, error: Exception) -> TpudeckError:
+    hint = "log in with `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to a key file"
+    return InputError(f"{message}: {_reason(error)}", hint=hint)
+
+
+def _not_allowed(error: Exception, location: str) -> TpudeckError:
+    reason = _reason(error)
+    found = re.search(r"(\S+) does not have (storage\.\S+) access", reason)
+    if found is None:
+        return InputError(f"{location}: access was refused: {reason}")
+    account, permission = found.groups()
+    if account.lower() in {"caller", "anonymous"}:
+        return _not_logged_in(f"{location}: nobody is logged in", error)
+    role = "roles/storage.objectViewer" if permission.endswith((".get", ".list")) else "roles/storage.objectUser"
+    bucket, _ = split(location)
+    kind = "serviceAccount" if "gserviceaccount" in account or ".iam" in account else "user"
+    command = f"gcloud storage buckets add-iam-policy-binding gs://{bucket} --member={kind}:{account} --role={role}"
+    return InputError(f"{account} may not do this with {location}: it lacks {permission}", hint=command)
+
+
+def _reason(error: Exception) -> str:
+    """What the service said, without the URL: that of an upload is as good as a password."""
+    cause = getattr(error, "cause", None) or error
+    text = str(cause)
+    found = re.search(r'"message": ?"((?:[^"\\]|\\.)*)"', text)
+    if found:
+        return found[1].replace('\\"', '"')
+    text = re.sub(r"https?://\S+", "…", text)
+    return " ".join(text.split())[:200] or type(cause).__name__
