@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import tensorflow as tf
 import tf_keras
 
+from tpudeck.errors import InputError
 from tpudeck.presets import FAMILIES
 from tpudeck.training.configuration import Vocabulary, configuration, model_class
-from tpudeck.training.dropout import Dropout, Where, keep_everything, replace_dropout
+from tpudeck.training.dropout import Dropout, Passing, Where, keep_everything, replace_dropout
 from tpudeck.training.names import by_name
 from tpudeck.training.transformer import Shape, Transformer
 
@@ -30,59 +32,91 @@ class _Logits(Protocol):
     def __call__(self, ids_BS: tf.Tensor, positions_BP: tf.Tensor, where: Where | None) -> tf.Tensor: ...
 
 
+@dataclass(frozen=True)
 class LanguageModel:
     """Weights by name, and the function from token ids to logits."""
 
-    def __init__(
-        self,
-        config: Any,
-        weights: dict[str, tf.Variable],
-        vocabulary: Vocabulary,
-        logits: _Logits,
-        *,
-        position_offset: int,
-    ) -> None:
-        self.config = config
-        self.weights = weights
-        self.vocabulary = vocabulary
-        self.most_tokens = int(config.max_position_embeddings) - position_offset
-        """The longest sequence."""
-        self._logits = logits
+    class_name: str
+    config: Any
+    vocabulary: Vocabulary
+    most_tokens: int
+    """The longest sequence."""
+    weights: dict[str, tf.Variable]
+    per_token: frozenset[str]
+    """The weights whose first axis counts the tokens of the vocabulary."""
+    unpadded_logits: _Logits
 
     def logits(self, ids_BS: tf.Tensor, positions_BP: tf.Tensor, where: Where | None = None) -> tf.Tensor:
         """Logits in float32, [B, P, V], at the positions given; those of the vocabulary's padding are out of reach.
 
         `where` says which dropout to draw; none: nothing is dropped.
         """
-        return self._logits(ids_BS, positions_BP, where) + _padding(self.vocabulary)
+        return self.unpadded_logits(ids_BS, positions_BP, where) + _padding(self.vocabulary)
 
 
 def build_model(experiment: Experiment, vocabulary: Vocabulary) -> LanguageModel:
     """The experiment's model with fresh weights, drawn from its seed."""
     config = configuration(experiment, vocabulary)
     tf_keras.utils.set_random_seed(experiment.train.seed % 2**32)
-    with _policy(experiment):
-        model = model_class(experiment.model.architecture)(config)
-    passing = replace_dropout(model)
-    model.build_in_name_scope()
+    model, passing = _keras_model(experiment, config)
     weights = by_name(model.trainable_variables)
+    known = experiment.model.architecture in FAMILIES
+    return LanguageModel(
+        class_name=type(model).__name__,
+        config=config,
+        vocabulary=vocabulary,
+        most_tokens=experiment.max_positions,
+        weights=weights,
+        per_token=_per_token(model, weights),
+        unpadded_logits=_family_logits(experiment, config, weights) if known else _class_logits(model, passing),
+    )
 
-    if experiment.model.architecture in FAMILIES:
-        transformer = Transformer(experiment.model.architecture, _shape(experiment, config), weights)
 
-        def logits(ids_BS: tf.Tensor, positions_BP: tf.Tensor, where: Where | None) -> tf.Tensor:
-            drop = keep_everything if where is None else Dropout(experiment.model.dropout, where)
-            hidden_BSD = transformer.hidden(ids_BS, drop)
-            return transformer.logits(tf.gather(hidden_BSD, positions_BP, batch_dims=1))
+def _keras_model(experiment: Experiment, config: Any) -> tuple[Any, Passing]:
+    """Transformers' model, built, with stateless dropout."""
+    name = experiment.model.architecture
+    try:
+        with _policy(experiment):
+            model = model_class(name)(config)
+        passing = replace_dropout(model)
+        model.build_in_name_scope()
+    except (ValueError, TypeError, AttributeError, NotImplementedError) as error:
+        raise InputError(
+            f"{name} cannot be built from layers, width, heads and feed_forward: {error}",
+            hint=f"one of {', '.join(FAMILIES)} always works",
+        ) from error
+    return model, passing
 
-    else:
 
-        def logits(ids_BS: tf.Tensor, positions_BP: tf.Tensor, where: Where | None) -> tf.Tensor:
-            passing.where = where
-            logits_BSV = model(ids_BS, training=where is not None).logits
-            return tf.cast(tf.gather(logits_BSV, positions_BP, batch_dims=1), tf.float32)
+def _family_logits(experiment: Experiment, config: Any, weights: dict[str, tf.Variable]) -> _Logits:
+    """Through our own arithmetic: only predicted positions reach the vocabulary."""
+    transformer = Transformer(experiment.model.architecture, _shape(experiment, config), weights)
 
-    return LanguageModel(config, weights, vocabulary, logits, position_offset=experiment.family.position_offset)
+    def logits(ids_BS: tf.Tensor, positions_BP: tf.Tensor, where: Where | None) -> tf.Tensor:
+        drop = keep_everything if where is None else Dropout(experiment.model.dropout, where)
+        hidden_BSD = transformer.hidden(ids_BS, drop)
+        return transformer.logits(tf.gather(hidden_BSD, positions_BP, batch_dims=1))
+
+    return logits
+
+
+def _class_logits(model: Any, passing: Passing) -> _Logits:
+    """Through Transformers' class as it is."""
+
+    def logits(ids_BS: tf.Tensor, positions_BP: tf.Tensor, where: Where | None) -> tf.Tensor:
+        passing.where = where
+        logits_BSV = model(ids_BS, training=where is not None).logits
+        return tf.cast(tf.gather(logits_BSV, positions_BP, batch_dims=1), tf.float32)
+
+    return logits
+
+
+def _per_token(model: Any, weights: dict[str, tf.Variable]) -> frozenset[str]:
+    """The embedding table and the biases of the projection, as Transformers' own code for resizing them finds them."""
+    embeddings = model.get_input_embeddings()
+    table = embeddings.weight if hasattr(embeddings, "weight") else embeddings.embeddings
+    found = {id(variable) for variable in (table, *(model.get_bias() or {}).values())}
+    return frozenset(name for name, variable in weights.items() if id(variable) in found)
 
 
 def _shape(experiment: Experiment, config: Any) -> Shape:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tpudeck.errors import InputError
+
 if TYPE_CHECKING:
     import tensorflow as tf
 
@@ -20,7 +22,8 @@ __all__ = ["by_name", "decays", "to_pytorch"]
 def by_name(variables: list[tf.Variable]) -> dict[str, tf.Variable]:
     """Variables by their PyTorch name."""
     named = {_convert(variable)[0]: variable for variable in variables}
-    assert len(named) == len(variables), "two variables share a name"
+    if len(named) != len(variables):
+        raise InputError("this model has two weights of one name", hint="use another model.architecture")
     return named
 
 
