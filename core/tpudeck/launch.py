@@ -13,6 +13,7 @@ import os
 import platform
 import re
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -104,7 +105,10 @@ def create(
         write_options(aside, options or Options())
         write_atomic(aside / "experiment.toml", to_toml(_with_absolute_paths(experiment)).encode())
         return aside.rename(home.runs / run_id)
-    except OSError as error:
+    except BaseException as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        if not isinstance(error, OSError):
+            raise
         raise InputError(
             f"a run needs a folder that can be written, and {home.runs} cannot be: {error.strerror}",
             hint="TPUDECK_HOME names another place",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Protocol
 
 from tpudeck.cli.output import emit_line, narrate
@@ -25,7 +27,7 @@ from tpudeck.runs.reader import RunReader, RunSnapshot
 from tpudeck.runs.summary import RunSummary
 from tpudeck.units import format_bytes, format_duration, format_rate
 
-__all__ = ["JsonView", "PlainView", "View", "describe", "follow", "position"]
+__all__ = ["Interrupts", "JsonView", "PlainView", "View", "describe", "follow", "position"]
 
 _POLL_S = 0.25
 
@@ -38,25 +40,49 @@ class View(Protocol):
     def close(self) -> None: ...
 
 
-def follow(folder: Path, view: View, *, on_interrupt: Callable[[], bool]) -> RunSnapshot | None:
+class Interrupts:
+    """Ctrl-C as a question that is asked between two looks, never an exception in the middle of something."""
+
+    def __init__(self) -> None:
+        self._come = 0
+        self._answered = 0
+
+    def __enter__(self) -> Interrupts:
+        self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _note(self, _number: int, _frame: FrameType | None) -> None:
+        self._come += 1
+
+    def take(self) -> bool:
+        """Whether there was one more than was taken before."""
+        if self._come == self._answered:
+            return False
+        self._answered += 1
+        return True
+
+
+def follow(folder: Path, view: View, interrupts: Interrupts, *, on_interrupt: Callable[[], bool]) -> RunSnapshot | None:
     """Show a run until it ends; its last snapshot, or none where the person left.
 
-    `on_interrupt` is asked at Ctrl-C whether to stay until the end.
+    `on_interrupt` is asked at every Ctrl-C whether to stay until the end.
     """
     reader = RunReader(folder)
     try:
         while True:
-            try:
-                snapshot = reader.refresh()
-                if not snapshot.summary.live:
-                    snapshot = reader.refresh()  # what was written before the end was
-                    view.show(snapshot)
-                    return snapshot
-                view.show(snapshot)
-                time.sleep(_POLL_S)
-            except KeyboardInterrupt:
+            while interrupts.take():
                 if not on_interrupt():
                     return None
+            snapshot = reader.refresh()
+            if not snapshot.summary.live:
+                snapshot = reader.refresh()  # what was written before the end was
+                view.show(snapshot)
+                return snapshot
+            view.show(snapshot)
+            time.sleep(_POLL_S)
     finally:
         view.close()
 

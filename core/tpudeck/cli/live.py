@@ -52,7 +52,7 @@ class LiveView:
     def _picture(self, snapshot: RunSnapshot) -> RenderableType:
         summary = snapshot.summary
         head = Text(summary.name, style="bold") + Text(f"  {summary.status}", style=_style(summary.status))
-        if summary.evidence:
+        if summary.evidence and summary.status != "finished":
             head += Text(f"  {summary.evidence}", style="dim")
         parts: list[RenderableType] = [head, self._stages(snapshot)]
         if summary.stage == "train":
@@ -72,6 +72,8 @@ class LiveView:
         for stage in _STAGES:
             if stage in finished:
                 text = describe(finished[stage]).removeprefix(stage).strip()
+                if stage == "train":
+                    text = f"{snapshot.summary.step or 0:,} steps"
                 grid.add_row(Text(" ✓", style="green"), stage, Text(text, style="dim"))
             elif stage == snapshot.summary.stage and snapshot.summary.live:
                 grid.add_row(self._spinner, stage, _bar(snapshot.summary))

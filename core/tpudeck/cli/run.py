@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -71,11 +72,11 @@ def run(
         priority=priority,
         options=launch.Options(notify=tuple(notify), tensorboard=tensorboard, queue=queue),
     )
-    launch.start(folder)
     if detach:
+        launch.start(folder)
         let_go(folder, as_json=as_json)
     else:
-        stay_with(folder, as_json=as_json)
+        stay_with(folder, start=launch.start, as_json=as_json)
 
 
 def quickstart(
@@ -91,8 +92,7 @@ def quickstart(
     home = Home.here()
     experiment = _resolved("quickstart", [*changes, *([f"device.kind={device}"] if device else [])], home)
     folder = launch.create(experiment, home=home, name=name, preset="quickstart", argv=["tpudeck", *sys.argv[1:]])
-    launch.start(folder)
-    stay_with(folder, as_json=as_json, learned=True)
+    stay_with(folder, start=launch.start, as_json=as_json, learned=True)
 
 
 def _resolved(preset: str, changes: list[str], home: Home) -> Experiment:
@@ -112,10 +112,13 @@ def let_go(folder: Path, *, as_json: bool) -> None:
     narrate(f"{folder.name} goes on without this terminal; tpudeck runs watch {folder.name}")
 
 
-def stay_with(folder: Path, *, as_json: bool, learned: bool = False, shown: View | None = None) -> NoReturn:
-    """Show a run until it ends, and exit as it did. Ctrl-C stops the run; a second one leaves it to stop by itself."""
+def stay_with(folder: Path, *, start: Callable[[Path], int], as_json: bool, learned: bool = False) -> NoReturn:
+    """Start or resume a run, show it until it ends, and exit as it did.
+
+    Ctrl-C stops the run; a second one leaves it to stop by itself.
+    """
     from tpudeck import launch
-    from tpudeck.cli.follow import follow
+    from tpudeck.cli.follow import Interrupts, follow
 
     asked = False
 
@@ -128,8 +131,10 @@ def stay_with(folder: Path, *, as_json: bool, learned: bool = False, shown: View
         narrate("stopping: saving a checkpoint (Ctrl-C again leaves at once, the run still stops by itself)")
         return True
 
-    shown = shown or view(folder, as_json=as_json)
-    snapshot = follow(folder, shown, on_interrupt=stop_then_stay)
+    with Interrupts() as interrupts:
+        shown = view(folder, as_json=as_json, from_start=start is launch.start)
+        start(folder)
+        snapshot = follow(folder, shown, interrupts, on_interrupt=stop_then_stay)
     if snapshot is None:
         raise typer.Exit(130)
     if as_json:

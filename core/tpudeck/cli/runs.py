@@ -139,11 +139,12 @@ def logs(
 @app.command()
 def watch(run: str = RUN, as_json: bool = JSON) -> None:
     """Attach to a run, wherever it was started; Ctrl-C leaves it running."""
-    from tpudeck.cli.follow import follow
+    from tpudeck.cli.follow import Interrupts, follow
     from tpudeck.cli.run import end, view
 
     folder = find(run)
-    snapshot = follow(folder, view(folder, as_json=as_json), on_interrupt=lambda: False)
+    with Interrupts() as interrupts:
+        snapshot = follow(folder, view(folder, as_json=as_json), interrupts, on_interrupt=lambda: False)
     if snapshot is None:
         narrate(f"{folder.name} goes on; tpudeck runs stop {folder.name} would stop it")
         raise typer.Exit(130)
@@ -191,16 +192,14 @@ def resume(
 ) -> None:
     """Go on with a run from its last checkpoint, to the same result as if it had never ended."""
     from tpudeck import launch
-    from tpudeck.cli.run import let_go, stay_with, view
+    from tpudeck.cli.run import let_go, stay_with
 
     folder = find(run)
     if detach:
         launch.resume(folder)
         let_go(folder, as_json=as_json)
-        return
-    shown = view(folder, as_json=as_json, from_start=False)
-    launch.resume(folder)
-    stay_with(folder, as_json=as_json, shown=shown)
+    else:
+        stay_with(folder, start=launch.resume, as_json=as_json)
 
 
 @app.command()

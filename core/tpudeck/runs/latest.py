@@ -54,9 +54,11 @@ class Latest:
     def see_event(self, event: Event) -> None:
         """Take in an event of the stage or the supervisor."""
         # A list of runs sees none: making the classes costs it 6 ms.
-        from tpudeck.runs.events import AttemptStarted, Evaluated, PhaseChanged, StageStarted
+        from tpudeck.runs.events import AttemptStarted, Evaluated, PhaseChanged, RunLaunched, StageStarted
 
         match event:
+            case RunLaunched():
+                self.stage = self.phase = ""
             case AttemptStarted(resume_from_step=step):
                 self.step = step or self.step
             case StageStarted(stage=stage):
@@ -90,6 +92,12 @@ class Latest:
         for name in ("step", "loss", "eval_loss", "tokens_per_s"):
             if progress.get(name) is not None:
                 setattr(self, name, decode_number(progress[name]))
+
+    @property
+    def status(self) -> str:
+        """The status of a run whose stage speaks: training says nothing before TensorFlow is imported."""
+        phase = "starting" if self.phase in {"", "train"} else self.phase
+        return phase if phase in {"starting", "compiling"} else "running"
 
     @property
     def progress(self) -> float | None:

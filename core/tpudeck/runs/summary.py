@@ -113,6 +113,7 @@ def summarise(folder: Path, files: RunFiles, latest: Latest, *, now: float | Non
     run, meta, said = files.run, files.meta, files.status
     state = judge(folder, said, now=now)
     live = state.status not in ENDED
+    working = state.status in {"starting", "compiling", "running"} and bool(latest.stage)
     started, ended = said.get("started"), said.get("ended")
     if not live and ended is None and started is not None:
         ended = said.get("heartbeat")
@@ -121,7 +122,7 @@ def summarise(folder: Path, files: RunFiles, latest: Latest, *, now: float | Non
         name=str(meta.get("name") or run.get("name") or folder.name),
         path=str(folder),
         preset=str(run.get("preset") or ""),
-        status=state.status,
+        status=latest.status if working else state.status,
         evidence=state.evidence,
         phase=latest.phase,
         stage=latest.stage,

@@ -158,9 +158,7 @@ class Supervisor:
         if following.silent_s > following.promise_s:
             silent, promise = format_duration(round(following.silent_s)), format_duration(following.promise_s)
             return "stalled", f"{following.latest.phase} silent for {silent}, promised within {promise}"
-        # Training says nothing before TensorFlow is imported.
-        phase = {"train": "starting"}.get(following.latest.phase, following.latest.phase)
-        return (phase if phase in {"starting", "compiling"} else "running"), ""
+        return following.latest.status, ""
 
     def _stop_wanted(self) -> bool:
         return self._wakeups.terminated or jobs.stop_requested(self.folder)

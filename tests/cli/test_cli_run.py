@@ -1,0 +1,300 @@
+"""The commands around runs, as a person or a script uses them: real processes over faked stages."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes import cli, runs
+from fakes.stages import loss_after
+from tpudeck import launch
+from tpudeck.config import Home
+from tpudeck.runs.index import find_run
+
+COMMAND = [sys.executable, str(Path(cli.__file__))]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_outlives_a_test(home: Home) -> Iterator[None]:
+    yield
+    runs.end_everything(home)
+
+
+def environment(behaviour: Mapping[str, Any]) -> dict[str, str]:
+    return dict(os.environ) | {"TPUDECK_FAKE": json.dumps(behaviour), "COLUMNS": "100", "TERM": "xterm-256color"}
+
+
+def tpudeck(*arguments: str, **behaviour: Any) -> subprocess.CompletedProcess[str]:
+    """A command, to its end, in pipes."""
+    return subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, env=environment(behaviour), timeout=120
+    )
+
+
+def started(*arguments: str, **behaviour: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(behaviour)
+    )
+
+
+def the_run(home: Home) -> Path:
+    """The newest run, when there is one."""
+    runs.wait_until(lambda: any(home.runs.glob("[!.]*")))
+    return find_run(home, "last")
+
+
+def shown(run: str = "last") -> Any:
+    return json.loads(tpudeck("runs", "show", run, "--json").stdout)
+
+
+def test_a_run_in_a_pipe_prints_its_id_as_data_and_the_rest_as_narration(home: Home) -> None:
+    done = tpudeck("run", "quickstart", "--set", "train.steps=40", "--name", "first")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == the_run(home).name + "\n"
+    assert "tokenizer done" in done.stderr and "evaluated at step 40" in done.stderr
+
+
+def test_run_json_is_lines_of_events_and_the_last_line_is_the_run_itself(home: Home) -> None:
+    done = tpudeck("run", "quickstart", "--set", "train.steps=40", "--json", "--tag", "a", "--tag", "b")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert lines[-1] == shown()
+    assert lines[-1]["tags"] == ["a", "b"]
+    assert [line["step"] for line in lines if line.get("event") == "step_logged"] == list(range(1, 41))
+    assert {"run_launched", "stage_started", "stage_finished", "evaluated", "status_changed"} <= {
+        line["event"] for line in lines[:-1]
+    }
+
+
+def test_the_listing_and_the_detail_carry_the_promised_keys(home: Home) -> None:
+    tpudeck("run", "quickstart", "--set", "train.steps=40")
+    keys = {"id", "name", "path", "status", "step", "loss", "eval_loss", "tokens_per_s", "trainer_pid"}
+    (listed,) = json.loads(tpudeck("runs", "list", "--json").stdout)
+    assert keys <= set(listed) and keys <= set(shown())
+    assert listed["status"] == "finished"
+    assert listed["step"] == 40
+    assert listed["loss"] == loss_after(40)
+    assert listed["eval_loss"] == loss_after(40) + 0.1
+
+
+def test_a_preset_with_a_fault_ends_with_2_and_writes_nothing(home: Home) -> None:
+    done = tpudeck("run", "quickstart", "--set", "train.stepz=40")
+    assert done.returncode == 2
+    assert "train.stepz" in done.stderr and "Traceback" not in done.stderr
+    assert not home.runs.exists()
+
+
+def test_a_corpus_that_is_not_there_ends_with_2_and_writes_nothing(home: Home, tmp_path: Path) -> None:
+    done = tpudeck("run", "quickstart", "--set", f"corpus.source={tmp_path}/no.txt")
+    assert done.returncode == 2
+    assert "no.txt" in done.stderr and "Traceback" not in done.stderr
+    assert not home.runs.exists()
+
+
+def test_a_home_that_cannot_be_written_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TPUDECK_HOME", str(tmp_path / "file" / "home"))
+    done = tpudeck("run", "quickstart")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_a_mistake_found_by_a_stage_reaches_the_terminal_with_its_hint_and_code(home: Home) -> None:
+    done = tpudeck("run", "quickstart", tokenizer_error="there is no file corpus.txt")
+    assert done.returncode == 2
+    assert "there is no file corpus.txt\n  → say which one" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert shown()["status"] == "failed"
+
+
+def test_a_run_whose_trainer_is_killed_ends_with_1_and_says_how_to_go_on(home: Home) -> None:
+    process = started("run", "quickstart", "--set", "train.steps=10000", step_s=0.01)
+    folder = the_run(home)
+    runs.kill(runs.at_step(folder, 5).summary.trainer_pid)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "SIGKILL" in told and f"tpudeck runs resume {folder.name}" in told
+
+
+def test_ctrl_c_saves_a_checkpoint_and_ends_with_130(home: Home) -> None:
+    process = started("run", "quickstart", "--set", "train.steps=10000", step_s=0.01, checkpoint_every=10_000)
+    folder = the_run(home)
+    runs.at_step(folder, 5)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopped at step" in told
+    assert list((folder / "checkpoints").glob("*/manifest.json"))
+    assert shown()["status"] == "stopped"
+
+
+def test_a_second_ctrl_c_returns_at_once_and_the_run_still_stops_by_itself(home: Home) -> None:
+    process = started("run", "quickstart", "--set", "train.steps=10", step_s=6.0)
+    folder = the_run(home)
+    runs.wait(folder, lambda now: now.summary.progress is not None)
+    process.send_signal(signal.SIGINT)
+    runs.wait_until((folder / "requests" / "stop.json").exists)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=15)
+    assert process.returncode == 130
+    assert runs.ended(folder).summary.status == "stopped"
+
+
+def test_when_the_terminal_goes_away_the_run_goes_on(home: Home) -> None:
+    terminal, inside = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, "run", "quickstart", "--set", "train.steps=300"],
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+        start_new_session=True,
+        env=environment({"step_s": 0.005}),
+    )
+    os.close(inside)
+    folder = the_run(home)
+    runs.at_step(folder, 5)
+    os.kill(process.pid, signal.SIGHUP)
+    os.close(terminal)
+    process.wait(timeout=60)
+    assert runs.ended(folder).summary.status == "finished"
+
+
+def on_a_terminal(*arguments: str, **behaviour: Any) -> tuple[int, str]:
+    """A command on a terminal of its own, to its end."""
+    terminal, inside = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, *arguments], stdin=inside, stdout=inside, stderr=inside, env=environment(behaviour)
+    )
+    os.close(inside)
+    seen = b""
+    deadline = time.monotonic() + runs.PATIENCE_S
+    with contextlib.suppress(OSError):
+        while time.monotonic() < deadline:
+            if select.select([terminal], [], [], 0.1)[0]:
+                seen += os.read(terminal, 65536)
+            elif process.poll() is not None:
+                break
+    os.close(terminal)
+    return process.wait(timeout=60), seen.decode()
+
+
+def test_a_terminal_shows_the_stages_with_a_tick_and_the_numbers(home: Home) -> None:
+    code, seen = on_a_terminal("run", "quickstart", "--set", "train.steps=200", "--name", "seen", step_s=0.005)
+    assert code == 0
+    assert "✓" in seen and "tokenizer" in seen
+    assert "eval loss" in seen and "200 steps" in seen
+
+
+def test_a_detached_run_goes_on_and_can_be_watched_and_stopped(home: Home) -> None:
+    done = tpudeck("run", "quickstart", "--detach", "--set", "train.steps=10000", step_s=0.01)
+    assert done.returncode == 0
+    run = done.stdout.strip()
+    runs.at_step(home.runs / run, 5)
+    with started("runs", "watch", run) as watching:
+        assert watching.stderr is not None
+        assert watching.stderr.readline()
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(timeout=60) == 130
+    assert shown(run)["status"] == "running"
+    assert tpudeck("runs", "stop", run).returncode == 0
+    assert runs.ended(home.runs / run).summary.status == "stopped"
+
+
+def test_resume_goes_on_where_the_run_was_and_ends_as_it_ends(home: Home) -> None:
+    run = tpudeck("run", "quickstart", "--detach", "--set", "train.steps=200", step_s=0.01).stdout.strip()
+    runs.kill(runs.at_step(home.runs / run, 35).summary.trainer_pid)
+    runs.ended(home.runs / run)
+    done = tpudeck("runs", "resume", run, "--json")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0
+    assert {line["attempt"] for line in lines[:-1]} == {2}
+    assert lines[-1]["status"] == "finished" and lines[-1]["step"] == 200
+
+
+def test_export_has_one_line_per_step_also_after_a_resume(home: Home) -> None:
+    run = tpudeck("run", "quickstart", "--detach", "--set", "train.steps=80", step_s=0.01).stdout.strip()
+    runs.kill(runs.at_step(home.runs / run, 35).summary.trainer_pid)
+    runs.ended(home.runs / run)
+    tpudeck("runs", "resume", run)
+    text = tpudeck("runs", "export", run, "--metric", "loss", "--format", "csv").stdout
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert list(rows[0]) == ["step", "loss"]
+    assert [(int(row["step"]), float(row["loss"])) for row in rows] == [(n, loss_after(n)) for n in range(1, 81)]
+
+
+def test_export_knows_json_parquet_and_smoothing(home: Home, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    tpudeck("run", "quickstart", "--set", "train.steps=30")
+    rows = json.loads(tpudeck("runs", "export", "last", "--format", "json").stdout)
+    assert rows[2] == {"step": 3, "loss": loss_after(3)}
+    out = tmp_path / "metrics.parquet"
+    tpudeck("runs", "export", "last", "--metric", "loss", "--metric", "step_s", "--format", "parquet", "-o", str(out))
+    assert pq.read_table(out).column_names == ["step", "loss", "step_s"]
+    smoothed = json.loads(tpudeck("runs", "export", "last", "--format", "json", "--smooth", "0.5").stdout)
+    assert smoothed[1]["loss"] == pytest.approx((0.5 * loss_after(1) + loss_after(2)) / 1.5)
+
+
+def test_a_metric_that_is_not_there_is_told_with_those_that_are(home: Home) -> None:
+    tpudeck("run", "quickstart", "--set", "train.steps=3")
+    done = tpudeck("runs", "export", "last", "--metric", "los")
+    assert done.returncode == 2
+    assert "loss" in done.stderr
+
+
+def test_logs_are_what_the_stages_printed_brackets_and_all(home: Home) -> None:
+    tpudeck("run", "quickstart", "--set", "train.steps=3")
+    assert "train says [1.2] hello" in tpudeck("runs", "logs", "last").stdout.splitlines()
+
+
+def test_tags_notes_names_and_the_archive(home: Home) -> None:
+    tpudeck("run", "quickstart", "--set", "train.steps=3")
+    tpudeck("runs", "tag", "last", "a", "b")
+    tpudeck("runs", "tag", "last", "--remove", "a", "c")
+    tpudeck("runs", "note", "last", "a [note]")
+    tpudeck("runs", "rename", "last", "better")
+    run = shown("better")
+    assert (run["tags"], run["note"], run["name"]) == (["b", "c"], "a [note]", "better")
+    tpudeck("runs", "archive", "last")
+    assert json.loads(tpudeck("runs", "list", "--json").stdout) == []
+    assert len(json.loads(tpudeck("runs", "list", "--json", "--all").stdout)) == 1
+
+
+def test_delete_moves_to_the_trash_and_refuses_what_is_running(home: Home) -> None:
+    run = tpudeck("run", "quickstart", "--detach", "--set", "train.steps=10000", step_s=0.01).stdout.strip()
+    runs.at_step(home.runs / run, 1)
+    refused = tpudeck("runs", "delete", run)
+    assert refused.returncode == 3 and "running" in refused.stderr
+    launch.request_stop(home.runs / run, now=True)
+    runs.ended(home.runs / run)
+    assert tpudeck("runs", "delete", run).returncode == 0
+    assert not (home.runs / run).exists()
+    assert (home.trash / run / "metrics.jsonl").exists()
+
+
+def test_compare_shows_results_and_only_the_settings_that_differ(home: Home) -> None:
+    for steps in (10, 20):
+        tpudeck("run", "quickstart", "--set", f"train.steps={steps}", "--name", f"of-{steps}")
+    rows = json.loads(tpudeck("runs", "compare", "of-10", "of-20", "--json").stdout)
+    assert [row["train.steps"] for row in rows] == [10, 20]
+    assert not any(key.startswith("model.") for key in rows[0])
+
+
+def test_a_run_that_is_not_there_is_told_as_such(home: Home) -> None:
+    for arguments in (("show", "x"), ("logs", "last"), ("resume", "x"), ("export", "x")):
+        done = tpudeck("runs", *arguments)
+        assert done.returncode == 2
+        assert "there is no run" in done.stderr and "Traceback" not in done.stderr
