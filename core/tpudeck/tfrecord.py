@@ -38,8 +38,10 @@ __all__ = [
     "Feature",
     "Record",
     "decode_example",
+    "decode_int64s",
     "decode_varints",
     "encode_example",
+    "encode_int64s",
     "encode_varints",
     "frame",
     "masked_crc32c",
@@ -184,12 +186,20 @@ _MOST_VARINT_BYTES = 10
 def encode_varints(values: npt.ArrayLike) -> bytes:
     """Integers in protobuf's variable-length encoding: seven bits a byte, the highest bit says that more follow."""
     numbers = np.atleast_1d(np.asarray(values, dtype=np.int64)).view(np.uint64).ravel()
-    lengths = np.ones(len(numbers), dtype=np.int64)
+    return _encode_varints(numbers, _varint_lengths(numbers))
+
+
+def _varint_lengths(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    lengths = np.ones(numbers.shape, dtype=np.int64)
     for bytes_so_far in range(1, _MOST_VARINT_BYTES):
         longer = numbers >> np.uint64(7 * bytes_so_far) != 0
         if not longer.any():
             break
         lengths += longer
+    return lengths
+
+
+def _encode_varints(numbers: npt.NDArray[np.uint64], lengths: npt.NDArray[np.int64]) -> bytes:
     ends = np.cumsum(lengths)
     starts = ends - lengths
     encoded = np.zeros(int(ends[-1]) if len(ends) else 0, dtype=np.uint8)
@@ -221,8 +231,11 @@ def decode_varints(data: bytes | memoryview) -> npt.NDArray[np.int64]:
 
 def encode_example(features: Mapping[str, Feature]) -> bytes:
     """A ``tf.train.Example``, its features in the order given, its numbers packed."""
-    entries = (_field(1, name.encode()) + _field(2, _encode_feature(feature)) for name, feature in features.items())
-    return _field(1, b"".join(_field(1, entry) for entry in entries))
+    return _field(1, b"".join(_field(1, _entry(name, feature)) for name, feature in features.items()))
+
+
+def _entry(name: str, feature: Feature) -> bytes:
+    return _field(1, name.encode()) + _field(2, _encode_feature(feature))
 
 
 def _encode_feature(feature: Feature) -> bytes:
@@ -235,22 +248,77 @@ def _encode_feature(feature: Feature) -> bytes:
 
 def _field(number: int, data: bytes) -> bytes:
     """A length-delimited field."""
-    return encode_varints([number << 3 | _DELIMITED, len(data)]) + data
+    return b"%c%b%b" % (number << 3 | _DELIMITED, _encode_varint(len(data)), data)
+
+
+def _encode_varint(number: int) -> bytes:
+    """One number that is not negative: what an array is too slow for."""
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def encode_int64s(name: str, values_NS: npt.NDArray[np.int64], beside: Mapping[str, Feature]) -> list[bytes]:
+    """A batch of examples, each with one row of integers and the same features ``beside`` it."""
+    numbers_NS = np.ascontiguousarray(values_NS, dtype=np.int64).view(np.uint64)
+    lengths_NS = _varint_lengths(numbers_NS)
+    encoded = _encode_varints(numbers_NS.ravel(), lengths_NS.ravel())
+    rest = b"".join(_field(1, _entry(other, feature)) for other, feature in beside.items())
+    key, examples, start = _field(1, name.encode()), [], 0
+    for length in lengths_NS.sum(axis=1).tolist():
+        values = _field(_INT64_LIST, _field(1, encoded[start : start + length]))
+        examples.append(_field(1, rest + _field(1, key + _field(2, values))))
+        start += length
+    return examples
 
 
 def decode_example(data: bytes) -> dict[str, Feature]:
     """The features of a ``tf.train.Example``; ``ValueError`` where the bytes are no such message."""
-    features: dict[str, Feature] = {}
-    for number, value in _fields(memoryview(data)):
+    return {name: _decode_feature(feature) for name, feature in _entries(data)}
+
+
+def decode_int64s(records: Sequence[bytes], name: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """One int64 feature of many examples: all numbers in a row, and how many belong to each example.
+
+    The numbers of packed lists (what everybody writes) are decoded together. ``ValueError`` where an example is
+    damaged or lacks the feature.
+    """
+    packed = [_packed_int64s(record, name) for record in records]
+    octets = np.frombuffer(b"".join(packed), dtype=np.uint8)
+    sizes = np.array([len(part) for part in packed], dtype=np.int64)
+    ends_before = np.concatenate([[0], np.cumsum(octets < 0x80)])
+    bounds = np.concatenate([[0], np.cumsum(sizes)])
+    if (octets[bounds[1:][sizes > 0] - 1] >= 0x80).any():
+        raise ValueError("an integer is cut off")
+    return decode_varints(octets.data), np.diff(ends_before[bounds])
+
+
+def _packed_int64s(record: bytes, name: str) -> bytes | memoryview:
+    """The encoded numbers of an int64 feature."""
+    for other, feature in _entries(record):
+        if other == name:
+            parts = [part for kind, part in _fields(feature) if kind == _INT64_LIST]
+            if parts:
+                items = [item for number, item in _fields(_message(parts[-1])) if number == 1]
+                if len(items) == 1 and isinstance(items[0], memoryview):
+                    return items[0]
+                return b"".join(item if isinstance(item, memoryview) else _encode_varint(item) for item in items)
+    raise ValueError(f"a record has no int64 feature {name!r}")
+
+
+def _entries(data: bytes) -> Iterator[tuple[str, memoryview]]:
+    """The features of an example by name, still encoded."""
+    for number, features in _fields(memoryview(data)):
         if number == 1:
-            for entry_number, entry in _fields(_message(value)):
+            for entry_number, entry in _fields(_message(features)):
                 if entry_number == 1:
-                    name, feature = _decode_entry(_message(entry))
-                    features[name] = feature
-    return features
+                    yield _decode_entry(_message(entry))
 
 
-def _decode_entry(data: memoryview) -> tuple[str, Feature]:
+def _decode_entry(data: memoryview) -> tuple[str, memoryview]:
     name, feature = b"", memoryview(b"")
     for number, value in _fields(data):
         if number == 1:
@@ -258,7 +326,7 @@ def _decode_entry(data: memoryview) -> tuple[str, Feature]:
         elif number == 2:
             feature = _message(value)
     try:
-        return name.decode(), _decode_feature(feature)
+        return name.decode(), feature
     except UnicodeDecodeError as error:
         raise ValueError(f"the name of a feature is not UTF-8: {name[:40]!r}") from error
 

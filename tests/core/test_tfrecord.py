@@ -18,8 +18,10 @@ from tpudeck.errors import ArtefactError
 from tpudeck.tfrecord import (
     Feature,
     decode_example,
+    decode_int64s,
     decode_varints,
     encode_example,
+    encode_int64s,
     encode_varints,
     frame,
     masked_crc32c,
@@ -210,6 +212,38 @@ def test_unpacked_integers_and_floats_are_read_too() -> None:
     features = b"".join(b"\x0a" + bytes([len(entry)]) + entry for entry in entries)
     expected: dict[str, Feature] = {"i": np.array([5, 300]), "f": np.array([1.5], dtype=np.float32)}
     assert_same(expected, decode_example(b"\x0a" + bytes([len(features)]) + features))
+
+
+@given(rows=st.integers(0, 5), length=st.integers(0, 9), data=st.data())
+def test_a_batch_of_integers_is_written_and_read_as_single_examples_are(
+    rows: int, length: int, data: st.DataObject
+) -> None:
+    numbers = data.draw(st.lists(INT64, min_size=rows * length, max_size=rows * length))
+    values = np.array(numbers, dtype=np.int64).reshape(rows, length)
+    beside: dict[str, Feature] = {"mask": np.ones(3, dtype=np.int64)}
+    records = encode_int64s("ids", values, beside)
+    assert records == [encode_example(beside | {"ids": row}) for row in values]
+    decoded, lengths = decode_int64s(records, "ids")
+    assert decoded.tolist() == numbers
+    assert lengths.tolist() == [length] * rows
+
+
+def test_integers_of_many_examples_keep_their_own_lengths_and_need_not_be_packed() -> None:
+    int64_list = bytes.fromhex("08 05 08 ac02")  # value: 5 value: 300
+    entry = b"\x0a\x03ids" + b"\x12" + bytes([len(int64_list) + 2]) + b"\x1a" + bytes([len(int64_list)]) + int64_list
+    features = b"\x0a" + bytes([len(entry)]) + entry
+    unpacked = b"\x0a" + bytes([len(features)]) + features
+    packed = encode_example({"ids": np.array([-1, 2, 3])})
+    decoded, lengths = decode_int64s([packed, unpacked, packed], "ids")
+    assert decoded.tolist() == [-1, 2, 3, 5, 300, -1, 2, 3]
+    assert lengths.tolist() == [3, 2, 3]
+
+
+def test_an_example_without_the_feature_is_refused() -> None:
+    with pytest.raises(ValueError, match="no int64 feature 'ids'"):
+        decode_int64s([encode_example({"other": np.array([1])})], "ids")
+    with pytest.raises(ValueError, match="no int64 feature 'ids'"):
+        decode_int64s([encode_example({"ids": [b"bytes"]})], "ids")
 
 
 @given(st.binary(max_size=200))

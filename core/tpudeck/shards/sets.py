@@ -1,0 +1,261 @@
+"""Reading a shard set: open it, and take any sequences by number.
+
+A set with a manifest is read by its manifest; other files in the folder are never looked at. A folder of TFRecord files
+in the published layout can be read too, whoever made it: its frames are counted (file names are not believed), and what
+a manifest would tell is worked out when it is asked for.
+
+Files are mapped, not loaded, and every record that is taken is checked against its checksum, so damage is an error with
+file and offset instead of noise in the training data.
+
+Shapes: N sequences, S tokens per sequence.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from tpudeck.errors import ArtefactError
+from tpudeck.shards.layouts import Ids, Layout, Published, layout_named
+from tpudeck.shards.ledger import LEDGER_FILE
+from tpudeck.shards.manifest import COUNTS_FILE, MANIFEST_FILE, Manifest
+from tpudeck.tfrecord import FOOTER_BYTES, decode_int64s, masked_crc32c, read_records, scan_records
+
+__all__ = ["Sequences", "ShardSet", "open_set"]
+
+_MOST_OPEN_FILES = 64
+_CHUNK_SEQUENCES = 1024
+
+
+class Sequences:
+    """The sequences of one split, numbered through its files."""
+
+    def __init__(self, files: Sequence[Path], sizes: Sequence[int], layout: Layout, vocab_size: int) -> None:
+        self.files = tuple(files)
+        self.shard_sizes = tuple(sizes)
+        """Sequences per file."""
+        self.vocab_size = vocab_size
+        self._layout = layout
+        self._ends = np.cumsum(sizes, dtype=np.int64)
+        self._open = functools.lru_cache(maxsize=_MOST_OPEN_FILES)(self._map)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    def take(self, indices: npt.ArrayLike) -> Ids:
+        """Sequences by number, as ids_NS; raises :class:`ArtefactError` where a record is damaged."""
+        rows = np.asarray(indices, dtype=np.int64)
+        if len(rows) and not 0 <= rows.min() <= rows.max() < len(self):
+            raise IndexError(f"sequences are numbered from 0 to {len(self) - 1}, got {rows.min()} to {rows.max()}")
+        records: list[bytes] = [b""] * len(rows)
+        shards = np.searchsorted(self._ends, rows, side="right")
+        for shard in np.unique(shards):
+            there = np.flatnonzero(shards == shard)
+            inside = rows[there] - (self._ends[shard] - self.shard_sizes[shard])
+            for place, record in zip(there.tolist(), self._records(int(shard), inside), strict=True):
+                records[place] = record
+        return self._decoded(records, rows)
+
+    def chunks(self, sequences: int = _CHUNK_SEQUENCES) -> Iterator[Ids]:
+        """All sequences in order, some at a time."""
+        for first in range(0, len(self), sequences):
+            yield self.take(np.arange(first, min(first + sequences, len(self))))
+
+    def locate(self, index: int) -> tuple[Path, int]:
+        """The file of a sequence, and the offset of its record in it."""
+        shard = int(np.searchsorted(self._ends, index, side="right"))
+        _, spans = self._open(shard)
+        return self.files[shard], int(spans[index - (self._ends[shard] - self.shard_sizes[shard]), 0])
+
+    def _records(self, shard: int, rows: npt.NDArray[np.int64]) -> Iterator[bytes]:
+        octets, spans = self._open(shard)
+        for start, length in spans[rows].tolist():
+            record = octets[start : start + length].tobytes()
+            footer = octets[start + length : start + length + FOOTER_BYTES].tobytes()
+            if int.from_bytes(footer, "little") != masked_crc32c(record):
+                raise ArtefactError(
+                    f"{self.files[shard]} is corrupted: the record at offset {start} does not match its checksum",
+                    hint="copy the file again, or remove the set and build it again",
+                )
+            yield record
+
+    def _decoded(self, records: list[bytes], rows: npt.NDArray[np.int64]) -> Ids:
+        try:
+            ids_NS = self._layout.decode(records)
+            if ids_NS.size and ids_NS.max() >= self.vocab_size:
+                raise ValueError(f"an id is {ids_NS.max()}, and the vocabulary has {self.vocab_size} entries")
+            return ids_NS
+        except ValueError as error:
+            if len(records) > 1:  # find the one that is wrong
+                for record, row in zip(records, rows, strict=True):
+                    self._decoded([record], np.array([row]))
+            path, offset = self.locate(int(rows[0]))
+            raise ArtefactError(f"{path} does not belong to this set: at offset {offset}, {error}") from error
+
+    def _map(self, shard: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+        path = self.files[shard]
+        try:
+            octets = np.memmap(path, dtype=np.uint8, mode="r")
+        except (OSError, ValueError) as error:
+            raise ArtefactError(f"{path} cannot be read: {error}") from error
+        spans = self._layout.spans(path, len(octets))
+        if len(spans) != self.shard_sizes[shard]:
+            raise ArtefactError(
+                f"{path} holds {len(spans)} records, and {self.shard_sizes[shard]} are expected",
+                hint="build the shards again",
+            )
+        return octets.view(np.ndarray), spans
+
+
+class ShardSet:
+    """A finished shard set in a folder."""
+
+    def __init__(
+        self, folder: Path, layout: Layout, files: dict[str, list[tuple[Path, int]]], manifest: Manifest | None
+    ):
+        self.folder = folder
+        self.manifest = manifest
+        """None for published shards that somebody else made."""
+        self.layout = layout
+        self._files = files
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return tuple(self._files)
+
+    @property
+    def sequence_length(self) -> int:
+        return self.layout.sequence_length
+
+    @property
+    def tokenizer_hash(self) -> str:
+        """Empty where nobody wrote it down."""
+        return str(self.manifest.tokenizer["hash"]) if self.manifest else ""
+
+    @functools.cached_property
+    def vocab_size(self) -> int:
+        """Of the tokenizer; without a manifest the largest id in the files + 1."""
+        if self.manifest:
+            return int(self.manifest.tokenizer["vocab_size"])
+        return max((len(count_tokens(self.split(name), 0)) for name in self.splits), default=0)
+
+    @functools.cached_property
+    def token_counts(self) -> npt.NDArray[np.int64]:
+        """How often each token occurs in the training split."""
+        if self.manifest:
+            return _load_counts(self.folder / COUNTS_FILE, self.vocab_size)
+        return count_tokens(self.split("train"), self.vocab_size)
+
+    def split(self, name: str) -> Sequences:
+        """One side of the validation split."""
+        if name not in self._files:
+            raise ArtefactError(f"{self.folder} has no {name} split, it has {', '.join(self.splits) or 'none'}")
+        files = self._files[name]
+        limit = self.vocab_size if self.manifest else 1 << 31
+        return Sequences([path for path, _ in files], [size for _, size in files], self.layout, limit)
+
+    def require_tokenizer(self, hash_: str, folder: Path | str) -> None:
+        """Raise :class:`ArtefactError` where the set was made with another tokenizer than this one."""
+        if self.tokenizer_hash and self.tokenizer_hash != hash_:
+            raise ArtefactError(
+                f"the shards in {self.folder} were made with the tokenizer {self.tokenizer_hash[:12]}, "
+                f"and the one in {folder} is {hash_[:12]}",
+                hint="build the shards again with this tokenizer, or use the one they were made with",
+            )
+
+
+def open_set(folder: Path | str) -> ShardSet:
+    """Open a shard set, checking that its files are there and have their sizes (``verify`` reads them whole)."""
+    folder = Path(folder)
+    manifest = Manifest.load(folder)
+    if manifest is None:
+        return _open_foreign(folder)
+    packing = manifest.packing
+    layout = layout_named(
+        packing.layout, sequence_length=packing.sequence_length, vocab_size=int(manifest.tokenizer["vocab_size"])
+    )
+    files: dict[str, list[tuple[Path, int]]] = {}
+    for name, split in manifest.splits.items():
+        for file in split.files:
+            _check_size(folder / file.name, file.size_bytes)
+        files[name] = [(folder / file.name, file.sequences) for file in split.files]
+    return ShardSet(folder, layout, files, manifest)
+
+
+def _check_size(path: Path, size_bytes: int) -> None:
+    try:
+        found = path.stat().st_size
+    except OSError as error:
+        raise ArtefactError(
+            f"{path} is missing: the manifest beside it lists it",
+            hint="copy it again, or remove the set and build it again",
+        ) from error
+    if found != size_bytes:
+        what = "truncated" if found < size_bytes else "too long"
+        raise ArtefactError(
+            f"{path} is {what}: it ends at offset {found}, and the manifest says {size_bytes} bytes",
+            hint="copy it again, or remove the set and build it again",
+        )
+
+
+def _open_foreign(folder: Path) -> ShardSet:
+    """Published shards without our manifest: the files of each split, their frames counted."""
+    if (folder / LEDGER_FILE).exists():
+        raise ArtefactError(
+            f"the shard set in {folder} is unfinished", hint="give the command that began it again: it goes on"
+        )
+    found = sorted(folder.rglob("*.tfrecord"), key=_natural)
+    if not found:
+        raise ArtefactError(
+            f"{folder} holds no shards: neither {MANIFEST_FILE} nor *.tfrecord files",
+            hint="build them with `tpudeck shards build`",
+        )
+    files: dict[str, list[tuple[Path, int]]] = {}
+    for path in found:
+        name = "train" if path.parent == folder else path.relative_to(folder).parts[0]
+        files.setdefault(name, []).append((path, len(scan_records(path))))
+    return ShardSet(folder, Published(_first_length(found)), files, None)
+
+
+def _first_length(paths: Sequence[Path]) -> int:
+    """Tokens in the first record there is."""
+    for path in paths:
+        for record in read_records(path):
+            try:
+                return int(decode_int64s([record.data], "input_ids")[1][0])
+            except ValueError as error:
+                raise ArtefactError(
+                    f"{path} is not in the published layout: at offset {record.offset}, {error}",
+                    hint="records need an int64 feature input_ids; compact sets need their manifest.json",
+                ) from error
+    raise ArtefactError(f"{paths[0].parent} holds only empty files")
+
+
+def _natural(path: Path) -> list[tuple[int, str]]:
+    """File names in the order a person expects: dataset-2 before dataset-10."""
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", str(path)) if part]
+
+
+def _load_counts(path: Path, vocab_size: int) -> npt.NDArray[np.int64]:
+    try:
+        counts = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise ArtefactError(f"{path} is missing or damaged: {error}", hint="build the shards again") from error
+    if counts.shape != (vocab_size,):
+        raise ArtefactError(f"{path} counts {len(counts)} tokens, and the vocabulary has {vocab_size}")
+    return np.asarray(counts, dtype=np.int64)
+
+
+def count_tokens(sequences: Sequences, vocab_size: int) -> npt.NDArray[np.int64]:
+    """How often each token occurs; longer than ``vocab_size`` where a larger one does."""
+    counts = np.zeros(vocab_size, dtype=np.int64)
+    for ids_NS in sequences.chunks():
+        found = np.bincount(ids_NS.ravel(), minlength=len(counts))
+        found[: len(counts)] += counts
+        counts = found
+    return counts

@@ -1,0 +1,127 @@
+"""The task ``shards``: what an experiment says, made into a shard set, or found ready.
+
+A set is known by what goes into it: text, tokenizer, settings and the library that encodes. Their hash names its
+folder, so the same input is never encoded twice, and nothing made from other input can be taken for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import orjson
+
+import tpudeck
+from tpudeck.corpus import Documents, fingerprint, open_corpus
+from tpudeck.errors import ArtefactError, InputError
+from tpudeck.presets import Experiment
+from tpudeck.shards.build import SPLITS, build
+from tpudeck.shards.manifest import FORMAT_VERSION, Packing, SplitSummary
+from tpudeck.shards.sets import ShardSet
+from tpudeck.storage import read_json
+from tpudeck.tokenizer import LoadedTokenizer, load
+
+if TYPE_CHECKING:
+    from tpudeck.jobs import Job
+
+__all__ = ["build_shards", "packing_of", "set_key"]
+
+
+def build_shards(job: Job) -> dict[str, Any]:
+    """Make the shard set of an experiment with the tokenizer of this run, or find it ready.
+
+    The request may name another tokenizer (``tokenizer``) and a place (``out``).
+    """
+    import tokenizers
+
+    experiment, request = job.experiment(), job.request()
+    tokenizer = _tokenizer(job.folder, request)
+    packing = packing_of(experiment)
+    identity = fingerprint(experiment.corpus)
+    versions = {"tpudeck": tpudeck.__version__, "tokenizers": tokenizers.__version__, "numpy": np.__version__}
+    key = set_key(identity, tokenizer.hash, packing, versions["tokenizers"])
+    folder = Path(request["out"]) if request.get("out") else job.home.shards / key
+    cached = (folder / "manifest.json").exists()
+
+    def open_documents(split: Literal["train", "validation"]) -> Documents:
+        return open_corpus(experiment.corpus, split)
+
+    made = build(
+        folder,
+        key=key,
+        packing=packing,
+        tokenizer=tokenizer,
+        open_documents=open_documents,
+        corpus_fingerprint=identity,
+        versions=versions,
+        reporter=job,
+    )
+    return describe(made) | {"cached": cached}
+
+
+def packing_of(experiment: Experiment) -> Packing:
+    """What an experiment says about sequences and files."""
+    shards = experiment.shards
+    return Packing(
+        sequence_length=shards.sequence_length,
+        layout=shards.layout,
+        shard_sequences=shards.shard_sequences,
+        enclosed=experiment.objective == "masked",
+    )
+
+
+def set_key(corpus_fingerprint: str, tokenizer_hash: str, packing: Packing, tokenizers_version: str) -> str:
+    """The name of a set: a hash of everything that decides what is in it."""
+    made_from = [FORMAT_VERSION, corpus_fingerprint, tokenizer_hash, packing, tokenizers_version]
+    return hashlib.sha256(orjson.dumps(made_from)).hexdigest()[:24]
+
+
+def describe(shards: ShardSet) -> dict[str, Any]:
+    """A finished set as the result of a task."""
+    manifest = shards.manifest
+    if manifest is None:
+        raise ArtefactError(f"{shards.folder} has no manifest")
+    return {
+        "folder": str(shards.folder.absolute()),
+        "key": manifest.key,
+        "hash": manifest.hash,
+        "layout": manifest.packing.layout,
+        "sequence_length": manifest.packing.sequence_length,
+        "vocab_size": shards.vocab_size,
+        "tokenizer_hash": shards.tokenizer_hash,
+        **{name: _describe_split(manifest.splits[name]) for name in SPLITS},
+    }
+
+
+def _describe_split(split: SplitSummary) -> dict[str, Any]:
+    tally = split.tally
+    return {
+        "sequences": split.sequences,
+        "tokens": split.tokens,
+        "documents": tally.documents,
+        "dropped_tokens": split.dropped_tokens,
+        "padding_tokens": 0,
+        "cut_documents": tally.cut_documents,
+        "files": len(split.files),
+        "bytes": sum(file.size_bytes for file in split.files),
+    }
+
+
+def _tokenizer(folder: Path, request: Mapping[str, Any]) -> LoadedTokenizer:
+    """The one that was asked for, or the one that the tokenizer stage of this run made."""
+    if request.get("tokenizer"):
+        return load(request["tokenizer"])
+    path = folder / "results" / "tokenizer.json"
+    if not path.exists():
+        raise InputError("shards need a tokenizer, and this run has made none", hint="run its tokenizer stage first")
+    made = read_json(path)["result"]
+    tokenizer = load(made["folder"])
+    if tokenizer.hash != made["hash"]:
+        raise ArtefactError(
+            f"the tokenizer in {made['folder']} is {tokenizer.hash[:12]}, and this run made {made['hash'][:12]}",
+            hint="the file was changed since: start a new run",
+        )
+    return tokenizer
