@@ -25,7 +25,7 @@ from tpudeck import storage
 from tpudeck.corpus.documents import CorpusCounts
 from tpudeck.errors import CorpusError
 
-__all__ = ["Unit", "find_files", "kind_of", "rows"]
+__all__ = ["Unit", "check_column", "find_files", "kind_of", "rows"]
 
 Unit = Literal["line", "paragraph"]
 """What one document is in a file of text."""
@@ -120,7 +120,7 @@ def _opened(name: str, *, seekable: bool) -> Iterator[IO[bytes]]:
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(storage.open_binary(name))
         if compression == ".gz":
-            file = stack.enter_context(cast("IO[bytes]", gzip.open(file)))
+            file = stack.enter_context(cast("IO[bytes]", gzip.GzipFile(fileobj=file)))
         elif compression == ".zst":
             file = stack.enter_context(_zstandard(file))
         if compression and seekable:
@@ -216,7 +216,7 @@ def _jsonl(lines: Iterator[list[bytes]], name: str, column: str, counts: CorpusC
         if not checked and (objects or counts.malformed):
             if not objects:
                 raise _not_json_lines(name, batch)
-            _check_column(column, {key for value in objects[:1000] for key in value}, name)
+            check_column(column, {key for value in objects[:1000] for key in value}, name)
             checked = True
         yield [value.get(column) for value in objects]
 
@@ -246,7 +246,7 @@ def _csv(lines: Iterator[list[bytes]], name: str, column: str, counts: CorpusCou
     csv.field_size_limit(_LONGEST_LINE_BYTES)
     reader = csv.reader(text, delimiter=delimiter)
     header = next(_csv_rows(reader, counts), [])
-    _check_column(column, header, name)
+    check_column(column, header, name)
     index = header.index(column)
     rows = _csv_rows(reader, counts)
     while batch := list(itertools.islice(rows, 1000)):
@@ -274,7 +274,7 @@ def _parquet(file: IO[bytes], name: str, column: str) -> Iterator[list[Any]]:
 
     try:
         table = parquet.ParquetFile(file, pre_buffer=False)
-        _check_column(column, table.schema_arrow.names, name)
+        check_column(column, table.schema_arrow.names, name)
         kind = table.schema_arrow.field(column).type
         if not _holds_text(kind):
             raise CorpusError(f"column {column} of {name} holds {kind}, not text")
@@ -293,7 +293,8 @@ def _holds_text(kind: Any) -> bool:
     )
 
 
-def _check_column(column: str, known: Iterable[str], name: str) -> None:
+def check_column(column: str, known: Iterable[str], name: str) -> None:
+    """Raise a :class:`CorpusError` that names the columns there are, where the one that is wanted is not among them."""
     names = sorted(known)
     if column not in names:
         there = ", ".join(names[:20]) or "no column at all"

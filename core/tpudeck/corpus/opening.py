@@ -10,8 +10,9 @@ from typing import Any, Literal
 import orjson
 
 from tpudeck import storage
-from tpudeck.corpus import builtin, files
-from tpudeck.corpus.documents import MAX_DOCUMENT_CHARACTERS, CorpusCounts, Documents, HeldOut
+from tpudeck.config import Home
+from tpudeck.corpus import builtin, files, hub
+from tpudeck.corpus.documents import MAX_DOCUMENT_CHARACTERS, CorpusCounts, Documents, HeldOut, Rows
 from tpudeck.presets.schema import Corpus
 
 __all__ = ["Split", "fingerprint", "open_corpus"]
@@ -20,6 +21,8 @@ Split = Literal["train", "validation"]
 
 _FORMAT = 1
 """Goes up when the same source gives other documents than before."""
+_HASHED_BYTES = 4 << 30
+"""Files of more than this in all are not read to tell what they are: it would take longer than a few seconds."""
 
 
 def open_corpus(settings: Corpus, split: Split) -> Documents:
@@ -28,10 +31,23 @@ def open_corpus(settings: Corpus, split: Split) -> Documents:
     Raises :class:`~tpudeck.errors.CorpusError` here where there is nothing to open, and while reading where a file is
     damaged, has no such column, or the whole holds no text.
     """
-    held_out = HeldOut(settings.validation_fraction, split == "validation")
-    limit = settings.max_documents
+    rows: Rows
+    held_out: HeldOut | None = HeldOut(settings.validation_fraction, split == "validation")
     if settings.source == "builtin":
-        return Documents(_builtin_rows, name="builtin", held_out=held_out, max_documents=limit)
+        rows = _builtin_rows
+    elif settings.source.startswith("hub:"):
+        rows = _hub_rows(settings, split)
+        held_out = None if settings.validation_split else held_out
+    else:
+        rows = _file_rows(settings)
+    return Documents(rows, name=settings.source, held_out=held_out, max_documents=settings.max_documents)
+
+
+def _builtin_rows(_counts: CorpusCounts) -> Iterator[list[Any]]:
+    yield list(builtin.documents())
+
+
+def _file_rows(settings: Corpus) -> Rows:
     found, skipped = files.find_files(settings.source)
 
     def rows(counts: CorpusCounts) -> Iterator[list[Any]]:
@@ -40,18 +56,26 @@ def open_corpus(settings: Corpus, split: Split) -> Documents:
             counts.files += 1
             yield from files.rows(name, column=settings.column, unit=settings.document, counts=counts)
 
-    return Documents(rows, name=settings.source, held_out=held_out, max_documents=limit)
+    return rows
 
 
-def _builtin_rows(counts: CorpusCounts) -> Iterator[list[Any]]:
-    yield list(builtin.documents())
+def _hub_rows(settings: Corpus, split: Split) -> Rows:
+    name = hub.split_id(settings.source)
+    wanted = settings.validation_split if split == "validation" and settings.validation_split else settings.split
+
+    def rows(_counts: CorpusCounts) -> Iterator[list[Any]]:
+        revision = hub.commit(name, settings.revision, home=Home.here())
+        return hub.rows(name, config=settings.config, split=wanted, column=settings.column, revision=revision)
+
+    return rows
 
 
 def fingerprint(settings: Corpus) -> str:
     """Identity of the documents that :func:`open_corpus` gives, in hexadecimal.
 
-    Files count by content and order, not by name or place, so a corpus that is moved stays the same. What decides how
-    they are read counts too: column, split, limits.
+    Files count by content and order, not by name or place, so a corpus that is moved stays the same; objects in a
+    bucket, and files of more than :data:`_HASHED_BYTES` together, by size and version (a file's time of change). A data
+    set on the Hub counts by its commit. What decides how all of these are read counts too: column, split, limits.
     """
     identity = {
         "format": _FORMAT,
@@ -66,13 +90,16 @@ def fingerprint(settings: Corpus) -> str:
 def _content(settings: Corpus) -> Any:
     if settings.source == "builtin":
         return builtin.fingerprint()
+    if settings.source.startswith("hub:"):
+        name = hub.split_id(settings.source)
+        commit = hub.commit(name, settings.revision, home=Home.here())
+        return [name, commit, settings.config, settings.split, settings.validation_split, settings.column]
     found, _ = files.find_files(settings.source)
-    return {
-        "column": settings.column,
-        "document": settings.document,
-        "files": [(files.kind_of(name) or "text", _file_identity(name)) for name in found],
-    }
-
-
-def _file_identity(name: str) -> str:
-    return storage.hash_file(Path(name))
+    stats = [storage.stat(name) for name in found]
+    hashed = sum(stat.size_bytes for stat in stats) <= _HASHED_BYTES and not storage.is_bucket(settings.source)
+    identities = [
+        storage.hash_file(Path(stat.location)) if hashed else [stat.location, stat.size_bytes, stat.version]
+        for stat in stats
+    ]
+    kinds = [files.kind_of(name) for name in found]
+    return {"column": settings.column, "document": settings.document, "files": [*zip(kinds, identities, strict=True)]}

@@ -15,20 +15,14 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from tpudeck.errors import ArtefactError
-from tpudeck.storage import hash_file, read_json
+from tpudeck.storage import hash_file, read_json, write_atomic, write_json
+from tpudeck.tokenizer.roles import ROLES
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-__all__ = ["LoadedTokenizer", "load"]
+__all__ = ["TOKENIZER_FILES", "LoadedTokenizer", "load", "read_rust"]
 
-_USUAL_NAMES: Mapping[str, tuple[str, ...]] = {
-    "pad": ("<pad>", "[PAD]"),
-    "mask": ("<mask>", "[MASK]"),
-    "bos": ("<s>", "[CLS]", "<|endoftext|>", "<bos>"),
-    "eos": ("</s>", "[SEP]", "<|endoftext|>", "<eos>"),
-    "unk": ("<unk>", "[UNK]"),
-}
 _CONFIG_KEYS: Mapping[str, tuple[str, ...]] = {
     "pad": ("pad_token",),
     "mask": ("mask_token",),
@@ -37,6 +31,18 @@ _CONFIG_KEYS: Mapping[str, tuple[str, ...]] = {
     "unk": ("unk_token",),
 }
 """Role → the keys of ``tokenizer_config.json`` that name its token, the one that wins first."""
+
+
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "vocab.txt",
+    "merges.txt",
+)
+"""What Transformers may want to find beside a model; the first is the tokenizer, whole."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,15 @@ class LoadedTokenizer:
     """None where every text can be spelled, as with byte-level BPE."""
     special_ids: tuple[int, ...]
     """In increasing order."""
+
+    def save(self, folder: Path, *, model_max_length: int | None = None) -> None:
+        """Copy into a model's folder, so that ``AutoTokenizer`` opens it; with the longest sequence of the model."""
+        for name in TOKENIZER_FILES:
+            if (self.folder / name).exists():
+                write_atomic(folder / name, (self.folder / name).read_bytes())
+        if model_max_length is not None:
+            config = _json_in(self.folder, "tokenizer_config.json") | {"model_max_length": model_max_length}
+            write_json(folder / "tokenizer_config.json", config)
 
 
 def load(folder: Path | str) -> LoadedTokenizer:
@@ -109,7 +124,7 @@ def read_rust(path: Path) -> Tokenizer:
         raise ArtefactError(f"{path} cannot be read: {error}") from error
     try:
         rust = Tokenizer.from_str(text)
-    except Exception as error:  # noqa: BLE001 (the Rust side raises nothing more particular)
+    except Exception as error:  # the Rust side raises nothing more particular
         raise _unreadable(path, text, error) from error
     rust.no_padding()
     rust.no_truncation()
@@ -147,7 +162,7 @@ def _roles(folder: Path, vocabulary: Mapping[str, int], specials: Mapping[str, i
     roles: dict[str, int] = {}
     for role, keys in _CONFIG_KEYS.items():
         told = [vocabulary[token] for key in keys if (token := _content(named.get(key))) in vocabulary]
-        usual = [specials[token] for token in _USUAL_NAMES[role] if token in specials]
+        usual = [specials[token] for token in ROLES[role] if token in specials]
         if told or usual:
             roles[role] = (told or usual)[0]
     for role, other in (("bos", "eos"), ("eos", "bos")):
