@@ -11,6 +11,7 @@ threads, nor on where a build was interrupted and went on (see :mod:`~tpudeck.sh
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import io
@@ -18,7 +19,6 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -29,7 +29,7 @@ import numpy.typing as npt
 from tpudeck.errors import ArtefactError, CorpusError, InputError, WorkError
 from tpudeck.shards.layouts import Layout, layout_named
 from tpudeck.shards.ledger import LEDGER_FILE, Ledger, SplitState
-from tpudeck.shards.manifest import COUNTS_FILE, MANIFEST_FILE, Manifest, Packing, ShardFile, SplitSummary, content_hash
+from tpudeck.shards.manifest import COUNTS_FILE, Manifest, Packing, ShardFile, SplitSummary, content_hash
 from tpudeck.shards.sets import Sequences, ShardSet, count_tokens, open_set
 from tpudeck.storage import write_atomic
 
@@ -80,8 +80,8 @@ def build(
 
     ``open_documents`` gives the text of a split; ``versions`` are noted in the manifest.
     """
-    _check_place(folder, key)
     with _lock(folder, reporter):
+        _check_place(folder, key)
         if Manifest.load(folder) is None:
             layout = layout_named(
                 packing.layout, sequence_length=packing.sequence_length, vocab_size=tokenizer.vocab_size
@@ -152,21 +152,23 @@ class _Writer:
         state = self.ledger.split(split)
         if state.finished:
             return
-        length = self.packing.sequence_length
-        stream = _Stream(split, state, self)
         characters = 0
-        for texts in _after(documents, state.tally.documents):
-            self.reporter.check_stop()
-            stream.add(*self._encode(texts))
-            characters += sum(map(len, texts))
-            self.reporter.progress(characters, None, "characters", split=split, sequences=stream.sequences)
-        if not stream.sequences:
-            raise CorpusError(
-                f"the {split} text gives {stream.tokens_left} tokens, and one sequence needs {length}",
-                hint="give more text, or a shorter shards.sequence_length"
-                + (", or a larger corpus.validation_fraction" if split == "validation" else ""),
-            )
-        stream.finish(documents.counts.to_dict())
+        with contextlib.closing(_Stream(split, state, self)) as stream:
+            for texts in _after(documents, state.tally.documents):
+                self.reporter.check_stop()
+                stream.add(*self._encode(texts))
+                characters += sum(map(len, texts))
+                self.reporter.progress(characters, None, "characters", split=split, sequences=stream.sequences)
+            if not stream.sequences:
+                raise self._too_little(split, stream.tokens_left)
+            stream.finish(documents.counts.to_dict())
+
+    def _too_little(self, split: str, tokens: int) -> CorpusError:
+        larger = ", or a larger corpus.validation_fraction" if split == "validation" else ""
+        return CorpusError(
+            f"the {split} text gives {tokens} tokens, and one sequence needs {self.packing.sequence_length}",
+            hint=f"give more text, or a shorter shards.sequence_length{larger}",
+        )
 
     def train_counts(self) -> npt.NDArray[np.int64]:
         """How often each token occurs in the training split."""
@@ -235,6 +237,11 @@ class _Stream:
         self._tally(self._end)
         self._writer.ledger.finish(self._split, self._state.tally, len(self._tokens), counts)
 
+    def close(self) -> None:
+        """Leave an unfinished shard behind; the build that goes on writes over it."""
+        if self._shard is not None:
+            self._shard.abandon()
+
     def _close_shard(self, shard: _Shard) -> None:
         file = shard.close()
         self._shard = None
@@ -268,6 +275,10 @@ class _Shard:
         self._bytes += len(frames)
         self.sequences += len(ids_NS)
 
+    def abandon(self) -> None:
+        with contextlib.suppress(OSError):
+            self._file.close()
+
     def close(self) -> ShardFile:
         name = self._layout.file_name(self._split, self._index, self.sequences)
         with _room_for(self._aside), self._file:
@@ -277,7 +288,7 @@ class _Shard:
         return ShardFile(name, self.sequences, self._bytes, self._crc32c)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _room_for(path: Path) -> Iterator[None]:
     try:
         yield
@@ -302,8 +313,7 @@ def _after(documents: Iterable[list[str]], count: int) -> Iterator[list[str]]:
 
 
 def _check_place(folder: Path, key: str) -> None:
-    """A set goes into a folder that is new, empty, or already its own."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """A set goes into a folder that is new, empty (hidden files don't count), or already its own."""
     manifest = Manifest.load(folder)
     if manifest is not None and manifest.key != key:
         raise ArtefactError(
@@ -311,14 +321,13 @@ def _check_place(folder: Path, key: str) -> None:
             "text, tokenizer or settings differ",
             hint="remove the folder, or give another",
         )
-    known = {MANIFEST_FILE, LEDGER_FILE, _LOCK_FILE}
     if manifest is None and not (folder / LEDGER_FILE).exists():
-        other = sorted(path.name for path in folder.iterdir() if path.name not in known)
+        other = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
         if other:
             raise ArtefactError(f"{folder} is not empty: it holds {other[0]}", hint="give a new folder")
 
 
-@contextmanager
+@contextlib.contextmanager
 def _lock(folder: Path, reporter: Reporter) -> Iterator[None]:
     """One build per folder: another waits, and then finds the set finished."""
     path = folder / _LOCK_FILE
@@ -328,8 +337,8 @@ def _lock(folder: Path, reporter: Reporter) -> Iterator[None]:
         time.sleep(0.2)
     try:
         yield
-        path.unlink()
     finally:
+        path.unlink(missing_ok=True)
         os.close(descriptor)
 
 
