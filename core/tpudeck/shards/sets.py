@@ -175,16 +175,18 @@ def open_set(folder: Path | str) -> ShardSet:
     manifest = Manifest.load(folder)
     if manifest is None:
         return _open_foreign(folder)
-    packing = manifest.packing
-    layout = layout_named(
-        packing.layout, sequence_length=packing.sequence_length, vocab_size=int(manifest.tokenizer["vocab_size"])
-    )
     files: dict[str, list[tuple[Path, int]]] = {}
     for name, split in manifest.splits.items():
         for file in split.files:
             _check_size(folder / file.name, file.size_bytes)
         files[name] = [(folder / file.name, file.sequences) for file in split.files]
-    return ShardSet(folder, layout, files, manifest)
+    return ShardSet(folder, layout_of(manifest), files, manifest)
+
+
+def layout_of(manifest: Manifest) -> Layout:
+    packing = manifest.packing
+    vocab_size = int(manifest.tokenizer["vocab_size"])
+    return layout_named(packing.layout, sequence_length=packing.sequence_length, vocab_size=vocab_size)
 
 
 def _check_size(path: Path, size_bytes: int) -> None:
@@ -204,36 +206,44 @@ def _check_size(path: Path, size_bytes: int) -> None:
 
 
 def _open_foreign(folder: Path) -> ShardSet:
-    """Published shards without our manifest: the files of each split, their frames counted."""
+    """Published shards without our manifest, their frames counted."""
+    found = foreign_files(folder)
+    length = next(filter(None, (first_length(path) for paths in found.values() for path in paths)), None)
+    if length is None:
+        raise ArtefactError(f"{folder} holds only empty files")
+    files = {name: [(path, len(scan_records(path))) for path in paths] for name, paths in found.items()}
+    return ShardSet(folder, Published(length), files, None)
+
+
+def foreign_files(folder: Path) -> dict[str, list[Path]]:
+    """The files of each split where there is no manifest: a split is a folder; files beside them are for training."""
     if (folder / LEDGER_FILE).exists():
         raise ArtefactError(
             f"the shard set in {folder} is unfinished", hint="give the command that began it again: it goes on"
         )
-    found = sorted(folder.rglob("*.tfrecord"), key=_natural)
-    if not found:
+    files: dict[str, list[Path]] = {}
+    for path in sorted(folder.rglob("*.tfrecord"), key=_natural):
+        name = "train" if path.parent == folder else path.relative_to(folder).parts[0]
+        files.setdefault(name, []).append(path)
+    if not files:
         raise ArtefactError(
             f"{folder} holds no shards: neither {MANIFEST_FILE} nor *.tfrecord files",
             hint="build them with `tpudeck shards build`",
         )
-    files: dict[str, list[tuple[Path, int]]] = {}
-    for path in found:
-        name = "train" if path.parent == folder else path.relative_to(folder).parts[0]
-        files.setdefault(name, []).append((path, len(scan_records(path))))
-    return ShardSet(folder, Published(_first_length(found)), files, None)
+    return files
 
 
-def _first_length(paths: Sequence[Path]) -> int:
-    """Tokens in the first record there is."""
-    for path in paths:
-        for record in read_records(path):
-            try:
-                return int(decode_int64s([record.data], "input_ids")[1][0])
-            except ValueError as error:
-                raise ArtefactError(
-                    f"{path} is not in the published layout: at offset {record.offset}, {error}",
-                    hint="records need an int64 feature input_ids; compact sets need their manifest.json",
-                ) from error
-    raise ArtefactError(f"{paths[0].parent} holds only empty files")
+def first_length(path: Path) -> int | None:
+    """Tokens in the first record of a published file; none where the file is empty."""
+    for record in read_records(path):
+        try:
+            return int(decode_int64s([record.data], "input_ids")[1][0])
+        except ValueError as error:
+            raise ArtefactError(
+                f"{path} is not in the published layout: at offset {record.offset}, {error}",
+                hint="records need an int64 feature input_ids; compact sets need their manifest.json",
+            ) from error
+    return None
 
 
 def _natural(path: Path) -> list[tuple[int, str]]:
