@@ -109,6 +109,11 @@ def load(folder: Path | str) -> LoadedTokenizer:
     )
 
 
+def has_tokenizer(path: Path) -> bool:
+    """Whether there is something here that :func:`load` would read."""
+    return path.is_file() or (path / "tokenizer.json").is_file()
+
+
 def read_rust(path: Path) -> Tokenizer:
     """The encoder in a ``tokenizer.json``, set so that text is only text."""
     from tokenizers import Tokenizer

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tpudeck.config import Home
 from tpudeck.corpus import fingerprint, open_corpus
 from tpudeck.errors import InputError
 from tpudeck.jobs import Job
@@ -23,7 +24,7 @@ from tpudeck.units import format_bytes, format_count
 if TYPE_CHECKING:
     from tpudeck.corpus import Documents
 
-__all__ = ["prepare", "save_trained"]
+__all__ = ["prepare", "ready", "save_trained"]
 
 _PROMISE_S = 120.0
 """Progress is written several times a second; only telling what a large corpus is may keep silent for longer."""
@@ -71,9 +72,9 @@ class _Stage:
         """One that exists: copied, so that a run does not change with its source."""
         settings = self.experiment.tokenizer
         source = existing.fetch(settings.source, settings.revision)
-        key = artefacts.input_key({"existing": existing.identity(source), "objective": self.experiment.objective})
-        if ready := artefacts.find(self.job.home, key):
-            return ready, True
+        key = _existing_key(self.experiment, source)
+        if found := artefacts.find(self.job.home, key):
+            return found, True
         brought = existing.adopt(source, self.experiment.objective, name=settings.source)
         about = {
             "kind": brought.kind,
@@ -87,11 +88,10 @@ class _Stage:
     def trained(self) -> tuple[dict[str, Any], bool]:
         """One trained on the corpus, now or before."""
         settings, specials = self.experiment.tokenizer, self.experiment.family.specials
-        corpus_fingerprint = fingerprint(self.experiment.corpus)
-        recipe = settings.model_dump(include={"kind", "vocab_size", "sample_mb", "lowercase"})
-        key = artefacts.input_key({"corpus": corpus_fingerprint, "recipe": recipe, "specials": specials})
-        if ready := artefacts.find(self.job.home, key):
-            return ready, True
+        inputs = _training_inputs(self.experiment)
+        key = artefacts.input_key(inputs)
+        if found := artefacts.find(self.job.home, key):
+            return found, True
         documents = open_corpus(self.experiment.corpus, "train")
         started = time.monotonic()
         made = train(settings, specials, documents, watch=self._watch, surveyed=self._surveyed)
@@ -101,9 +101,8 @@ class _Stage:
             "requested_vocab_size": settings.vocab_size,
             "vocab_size": made.vocab_size,
             "minimum_vocab_size": made.minimum,
-            "recipe": recipe,
-            "specials": specials,
-            "corpus": {"source": self.experiment.corpus.source, "fingerprint": corpus_fingerprint},
+            "source": self.experiment.corpus.source,
+            **inputs,
             "trained_on": _text_of(made.survey),
             "round_trips": made.round_trips,
             "round_trip_failures": made.round_trip_failures,
@@ -141,6 +140,28 @@ class _Stage:
             self.warnings.append(
                 f"{made.round_trip_failures:,} of {made.round_trips:,} documents do not decode to what they were"
             )
+
+
+def _training_inputs(experiment: Experiment) -> dict[str, Any]:
+    """Everything that a trained tokenizer follows from."""
+    return {
+        "corpus": fingerprint(experiment.corpus),
+        "recipe": experiment.tokenizer.model_dump(include={"kind", "vocab_size", "sample_mb", "lowercase"}),
+        "specials": experiment.family.specials,
+    }
+
+
+def _existing_key(experiment: Experiment, source: Path) -> str:
+    return artefacts.input_key({"existing": existing.identity(source), "objective": experiment.objective})
+
+
+def ready(experiment: Experiment, home: Home) -> Path | None:
+    """The folder of the experiment's tokenizer where it is finished; nothing is trained."""
+    if experiment.tokenizer.source:
+        key = _existing_key(experiment, existing.fetch(experiment.tokenizer.source, experiment.tokenizer.revision))
+    else:
+        key = artefacts.input_key(_training_inputs(experiment))
+    return home.tokenizers / key if artefacts.find(home, key) else None
 
 
 def _text_of(survey: Survey) -> dict[str, Any]:

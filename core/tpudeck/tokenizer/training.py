@@ -140,8 +140,9 @@ def _try_out(rust: Tokenizer, specials: Sequence[str]) -> None:
     if ids[-1] != roles["eos"] or (roles["bos"] != roles["eos"] and ids[0] != roles["bos"]):
         problems.append("documents don't begin and end with their special tokens")
     for special in specials:
-        inside = rust.encode(f"a {special} b {special}", add_special_tokens=False).ids
-        if rust.token_to_id(special) in inside:
+        inside = rust.encode(special, add_special_tokens=False).ids
+        # The unknown token may come of it honestly: word pieces need not be able to spell "unk".
+        if special != roles_of(specials)["unk"] and rust.token_to_id(special) in inside:
             problems.append(f"the text {special} becomes the special token")
     if [rust.token_to_id(special) for special in specials] != list(range(len(specials))):
         problems.append("special tokens don't come first")

@@ -1,0 +1,82 @@
+"""What data commands are given: a preset, or any text.
+
+SOURCE is ``preset:NAME`` (or the name of a preset, where no file has it), ``hub:ORG/NAME``, ``gs://…``, ``builtin``, or
+a path: a file, a folder, a glob.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from tpudeck.presets import Experiment
+
+__all__ = ["SET_OPTION", "SOURCE_HELP", "experiment_for", "progress_line"]
+
+SET_OPTION = typer.Option([], "--set", metavar="KEY=VALUE", help="Change a value; may be given often.")
+SOURCE_HELP = "preset:NAME, hub:ORG/NAME, gs://…, builtin, or a file, folder or glob."
+_QUIET_S = 10.0
+"""Where nobody stands before it, progress is a line this often."""
+
+
+def experiment_for(source: str, overrides: Sequence[str] = ()) -> Experiment:
+    """The experiment of a preset, or a plain one around a text, with ``KEY=VALUE`` overrides applied."""
+    from tpudeck.config import Home
+    from tpudeck.presets import experiment_from, merge, resolve
+    from tpudeck.presets.library import overrides_as_data
+
+    home = Home.here()
+    if _is_preset(source):
+        return resolve(source, home=home, overrides=overrides).experiment
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", source.rstrip("/").rpartition("/")[2]).strip("-._")[:64] or "text"
+    # Text alone says nothing about training, but an experiment is complete.
+    plain = {"name": name, "corpus": {"source": source}, "train": {"epochs": 1, "global_batch_size": 32}}
+    return experiment_from(merge(plain, overrides_as_data(overrides)), source=source)
+
+
+def _is_preset(source: str) -> bool:
+    """Whether a source is a preset; a bare word that is no file either is an error that knows both."""
+    from pathlib import Path
+
+    from tpudeck.config import Home
+    from tpudeck.errors import CorpusError
+    from tpudeck.presets import preset_files
+
+    if source.startswith("preset:") or source.endswith(".toml"):
+        return True
+    if source == "builtin" or not re.fullmatch(r"[\w-]+", source) or Path(source).exists():
+        return False
+    if source not in preset_files(Home.here()):
+        raise CorpusError(f"{source} is neither a file nor a preset", hint="tpudeck presets list shows what there is")
+    return True
+
+
+@contextlib.contextmanager
+def progress_line(label: Callable[[dict[str, Any]], str]) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Shows a child's progress on standard error: one line rewritten at a terminal, one now and then elsewhere."""
+    standing = sys.stderr.isatty()
+    due = 0.0
+
+    def show(progress: dict[str, Any]) -> None:
+        nonlocal due
+        now = time.monotonic()
+        if standing:
+            sys.stderr.write(f"\r{label(progress)}\x1b[K")
+            sys.stderr.flush()
+        elif now >= due:
+            due = now + _QUIET_S
+            print(label(progress), file=sys.stderr, flush=True)
+
+    try:
+        yield show
+    finally:
+        if standing:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
