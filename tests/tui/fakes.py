@@ -107,17 +107,32 @@ class FakeRun:
             )))  # fmt: skip
         writer.close()
 
+    def machine(self, count: int, *, tpu: bool = True) -> None:
+        """What the sampler of a run writes in so many looks."""
+        gib = 1024**3
+        cores = [
+            {"index": index, "kind": "tpu", "name": "v5e", "duty_cycle_percent": 99.0, "tensorcore_percent": 41.0 + index,
+             "hbm_used_bytes": 9 * gib, "hbm_total_bytes": 16 * gib, "missing": {}}
+            for index in range(4 if tpu else 0)
+        ]  # fmt: skip
+        with (self.folder / "system.jsonl").open("ab") as file:
+            for look in range(count):
+                host = {"cpu_percent": 20.0 + look % 7, "cpu_count": 24, "load_1m": 3.0, "memory_used_bytes": 8 * gib,
+                        "memory_total_bytes": 48 * gib}  # fmt: skip
+                line = {"time": self.created + 20 + 10 * look, "host": host, "cores": cores, "notes": []}
+                file.write(orjson.dumps(line) + b"\n")
+
     def alert(self, message: str) -> None:
         writer = RunWriter(self.folder)
         writer.event(AlertRaised(alert="input_bound", message=message, step=100))
         writer.close()
 
-    def finish(self, status: str = "finished", **more: Any) -> None:
+    def finish(self, status: str = "finished", error: dict[str, str] | None = None, **more: Any) -> None:
         latest = {"stage": "train", "phase": "training", "done": self.total_steps, "total": self.total_steps,
                   "unit": "steps", "step": self.total_steps, "total_steps": self.total_steps, "loss": 4.7,
                   "eval_loss": 4.9, "best_eval_loss": 4.9, "baseline_loss": 6.21, "tokens_per_s": 31000.0,
                   "step_s": 0.033}  # fmt: skip
-        self.status(status, latest=latest | more, ended=self.created + 200, exit_code=0)
+        self.status(status, latest=latest | more, ended=self.created + 200, exit_code=0, error=error)
 
     def live(self, **latest: Any) -> None:
         """As if its supervisor lived: this process holds the lock."""
@@ -166,6 +181,7 @@ if __name__ == "__main__":
     fill(home)
     run = FakeRun(home, "live-one")
     run.train(2700)
+    run.machine(9)
     run.alert("the device waits for batches 12 % of the time [input_bound]")
     run.live(step=2700, done=2700, total=5400, unit="steps", loss=4.8, tokens_per_s=31_000.0, step_s=0.033)
     (run.folder / "console.log").write_text(

@@ -106,7 +106,7 @@ class Deck(App[None]):
         self.switch_mode("runs")
         self.watcher.start()
         if self.settings.problem:
-            self.say(self.settings.problem, severity="warning")
+            self.set_timer(0.1, partial(self.say, self.settings.problem, severity="warning"))
 
     def on_unmount(self) -> None:
         self.watcher.stop()
@@ -161,7 +161,10 @@ class Deck(App[None]):
         live = sum(run.live for run in self.runs)
         found = [("read-only", "warning")] if self.readonly else []
         found += [(f"{live} running", "key")] if live else []
-        return (*found, (f"{len(self.runs)} runs" if self.runs else "no runs yet", "muted"))
+        return (
+            *found,
+            (f"{len(self.runs)} run{'s' if len(self.runs) > 1 else ''}" if self.runs else "no runs yet", "muted"),
+        )
 
     # Actions.
 

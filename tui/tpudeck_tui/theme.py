@@ -5,7 +5,7 @@ On terminals with 16 colours the themes use the terminal's own, so that they fit
 
 from __future__ import annotations
 
-from textual.theme import Theme
+from textual.theme import BUILTIN_THEMES, Theme
 
 __all__ = ["DEFAULT_VARIABLES", "THEMES", "theme_for"]
 
@@ -79,7 +79,8 @@ THEMES = (
         warning="ansi_bright_yellow",
         error="ansi_bright_red",
         dark=True,
-        variables=_variables(
+        variables=BUILTIN_THEMES["ansi-dark"].variables
+        | _variables(
             _ANSI_SERIES,
             muted="ansi_white", faint="ansi_bright_black", raw="ansi_blue", cursor="ansi_blue", mark="ansi_black",
             bright="ansi_bright_white",
@@ -100,7 +101,8 @@ THEMES = (
         warning="ansi_red",
         error="ansi_red",
         dark=False,
-        variables=_variables(
+        variables=BUILTIN_THEMES["ansi-light"].variables
+        | _variables(
             _ANSI_LIGHT_SERIES,
             muted="ansi_bright_black", faint="ansi_white", raw="ansi_cyan", cursor="ansi_white", mark="ansi_white",
             bright="ansi_black",

@@ -50,6 +50,8 @@ class Watcher:
         self._list_due = 0.0
         self._followed: dict[Path, _Followed] = {}
         self._wanted: frozenset[Path] = frozenset()
+        self._asked = False
+        """Somebody new is looking, who has seen nothing yet."""
         self._taken = threading.Event()
         self._taken.set()
         self._wake = threading.Event()
@@ -67,7 +69,7 @@ class Watcher:
 
     def follow(self, folders: Iterable[Path]) -> None:
         """From now on read these runs, and no others, in full."""
-        self._wanted = frozenset(folders)
+        self._wanted, self._asked = frozenset(folders), True
         self.look_now()
 
     def look_now(self) -> None:
@@ -93,8 +95,9 @@ class Watcher:
         if (runs := self._list()) is not None:
             yield RunsListed(runs)
         self._followed = {folder: self._followed.get(folder) or _Followed(folder) for folder in self._wanted}
+        asked, self._asked = self._asked, False
         for followed in self._followed.values():
-            if (message := followed.look()) is not None:
+            if (message := followed.look(anew=asked)) is not None:
                 yield message
 
     def _list(self) -> tuple[RunSummary, ...] | None:
@@ -123,7 +126,8 @@ class _Followed:
         self._gone = False
         self.complete = True
 
-    def look(self) -> Message | None:
+    def look(self, *, anew: bool) -> Message | None:
+        """What there is to say; with `anew` also where it was said before."""
         from tpudeck.runs.reader import RunReader
 
         try:
@@ -132,14 +136,14 @@ class _Followed:
             snapshot = self._reader.refresh(_BUDGET_S)
         except (TpudeckError, OSError) as error:
             self._reader, self._last, self.complete = None, None, True
-            if self._gone:
+            if self._gone and not anew:
                 return None
             self._gone = True
             return RunVanished(self.folder, str(error))
         self._gone = False
         self.complete = snapshot.complete
         seen = Seen(snapshot, self._log.read(), self._system.read())
-        if self._last is not None and not _differ(seen, self._last):
+        if not anew and self._last is not None and not _differ(seen, self._last):
             return None
         self._last = seen
         return RunRead(self.folder, seen)

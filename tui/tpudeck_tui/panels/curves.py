@@ -35,7 +35,7 @@ class Metric:
 
 
 METRICS = (
-    Metric("loss", "loss", (("loss", "train"),), smoothing=0.9),
+    Metric("loss", "loss", (("loss", "train"),), smoothing=0.6),
     Metric("speed", "tokens/s", (("tokens_per_s", ""),), from_zero=True),
     Metric("grad", "gradient norm", (("grad_norm", ""),)),
     Metric("split", "ms per step", (("step_s", "step"), ("input_wait_s", "input wait")), from_zero=True, scale=1e3),

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tpudeck.doctor import explain
 from tpudeck.runs.events import (
     AlertRaised,
     AttemptStarted,
@@ -43,7 +44,10 @@ def header(snapshot: RunSnapshot, width: int) -> list[TextLine]:
     glyph, part = run_cells.glyph(run)
     first: TextLine = [(f"{glyph} ", part), (clean(run.name), "title"), (f"  {run.status}", part)]
     first += [(f"  {clean(run.phase)}", "bright")] if run.live and run.phase and run.phase != "training" else []
-    first += [(f"  {clean(run.evidence)}", "muted")] if run.evidence else []
+    if run.error:
+        first.append((f"  {clean(run.error.splitlines()[0])}", "bad"))
+    elif run.evidence:
+        first.append((f"  {clean(run.evidence)}", "muted"))
     return [first, _progress_line(run, width, snapshot.loaded if not snapshot.complete else None)]
 
 
@@ -125,7 +129,7 @@ def evaluated(seen: Seen, width: int) -> list[TextLine]:
 
 def happened(seen: Seen, width: int) -> list[TextLine]:
     """Events and alerts, newest first."""
-    lines: list[TextLine] = []
+    lines = _trouble(seen, width)
     for line in reversed(seen.snapshot.events):
         if (told := _tell(line)) is None:
             continue
@@ -135,6 +139,19 @@ def happened(seen: Seen, width: int) -> list[TextLine]:
         lines.append([(f"{clock}  ", "muted"), (first, part)])
         lines += [[(" " * 10 + other, part)] for other in others]
     return lines or [[("Nothing has happened yet.", "muted")]]
+
+
+def _trouble(seen: Seen, width: int) -> list[TextLine]:
+    """Why a run ended badly, and what is known about such errors."""
+    run = seen.snapshot.summary
+    if run.live or run.status in {"finished", "stopped"}:
+        return []
+    lines: list[TextLine] = [[(line, "bad")] for text in run.error.splitlines() for line in wrap(text, width)]
+    for explanation in explain("\n".join((run.error, *seen.log))):
+        lines += [[(line, "")] for line in wrap(explanation.cause, width)]
+        lines += [[("→ " if index == 0 else "  ", "accent"), (line, "bright")]
+                  for index, line in enumerate(wrap(explanation.fix, max(10, width - 2)))]  # fmt: skip
+    return [*lines, []] if lines else []
 
 
 def _tell(line: EventLine) -> tuple[str, str] | None:

@@ -61,7 +61,7 @@ class CompareScreen(ChartScreen):
 
     def body(self) -> Iterable[Widget]:
         yield Lines(self._head_lines, id="head")
-        yield self.chart("overlay", Chart("loss", glyphs=self.glyphs, smoothing=0.9, empty="nothing to compare yet"))
+        yield self.chart("overlay", Chart("loss", glyphs=self.glyphs, smoothing=0.6, empty="nothing to compare yet"))
         yield Pages(("Results", "Differences"), id="tables")
 
     # News.

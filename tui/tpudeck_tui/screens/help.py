@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from rich.text import Text
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
+from tpudeck_tui.cells import pad
 from tpudeck_tui.screens.dialogs import Dialog
+from tpudeck_tui.widgets.pages import Pages, TextLine
 
 __all__ = ["HelpScreen"]
 
@@ -30,37 +30,32 @@ class HelpScreen(Dialog[None]):
         self._behind = behind
 
     def body(self) -> Iterable[Widget]:
-        scroll = VerticalScroll(Static(self._table()))
-        scroll.styles.height = "auto"
-        scroll.styles.max_height = "80vh"
-        yield scroll
+        yield Pages(("Keys",), id="keys")
         yield Static(
             "Another key for any of these: [console.keys] in config.toml, by the name at the right.",
             classes="hint",
             markup=False,
         )
 
-    def _table(self) -> Text:
-        variables = self.app.theme_variables
-        accent, muted = variables.get("accent", ""), variables.get("muted", "")
-        groups: dict[str, dict[str, tuple[list[str], str, str]]] = {}
+    def on_mount(self) -> None:
+        pages = self.query_one(Pages)
+        lines = self._lines()
+        pages.styles.height = min(len(lines) + 1, max(8, self.app.size.height - 8))
+        pages.fill({"Keys": lambda width: lines})
+        pages.focus()
+
+    def _lines(self) -> list[TextLine]:
+        groups: dict[str, dict[str, tuple[list[str], str]]] = {}
         for active in self._behind.active_bindings.values():
             binding = active.binding
-            if not binding.id or binding.system:
-                continue
-            group = binding.id.partition(".")[0]
-            keys, _, _ = groups.setdefault(group, {}).setdefault(
-                binding.id, ([], binding.tooltip or binding.description, binding.id)
-            )
-            key = self.app.get_key_display(binding)
-            if key not in keys:
-                keys.append(key)
-        text = Text(no_wrap=True, overflow="ellipsis")
-        for group, entries in sorted(groups.items(), key=lambda item: item[0] == "app"):
-            text.append(f"{'everywhere' if group == 'app' else group}\n", "bold")
-            for keys, description, binding_id in entries.values():
-                text.append(f"  {' '.join(keys):<14}", accent)
-                text.append(f"{description:<38.38}")
-                text.append(f"  {binding_id}\n", muted)
-        text.rstrip()
-        return text
+            if binding.id and not binding.system:
+                group = groups.setdefault(binding.id.partition(".")[0], {})
+                keys, _ = group.setdefault(binding.id, ([], binding.tooltip or binding.description))
+                keys.append(self.app.get_key_display(binding))
+        lines: list[TextLine] = []
+        for name, entries in sorted(groups.items(), key=lambda item: item[0] == "app"):
+            lines.append([("everywhere" if name == "app" else name, "title")])
+            for binding_id, (keys, description) in entries.items():
+                shown = " ".join(dict.fromkeys(keys))
+                lines.append([(f"  {shown:<14}", "key"), (pad(description, 42), ""), (f"  {binding_id}", "faint")])
+        return lines

@@ -47,6 +47,8 @@ XAxis = Literal["steps", "time", "tokens"]
 X_AXES: tuple[XAxis, ...] = ("steps", "time", "tokens")
 SMOOTHING = (0.0, 0.6, 0.9, 0.97, 0.99)
 SERIES_COLOURS = 8
+_MOST_WITH_RAW = 4
+"""With more curves than that the raw data behind smoothed ones is left out."""
 MARKERS = "●◆▲■▼★○◇△□▽☆"
 _FLAG_GLYPHS = {"nan": "×", "checkpoint": "▾", "resume": "↻", "best": "★"}
 
@@ -399,9 +401,11 @@ class Chart(Canvas, can_focus=True):
     def _curves(self) -> list[tuple[Line, Points, bool]]:
         """What is drawn, from back to front: curve, points, and whether it is the raw data behind a smoothed one."""
         drawn = []
+        crowded = sum(not line.dim and not line.dots for line in self.lines) > _MOST_WITH_RAW
         for line in sorted(self.lines, key=lambda line: (not line.dim, line.dots)):
             smoothed = self.smoothing > 0 and not line.dim and not line.dots
-            drawn.append((line, line.points(self.x_axis), smoothed))
+            if not (smoothed and crowded):
+                drawn.append((line, line.points(self.x_axis), smoothed))
             if smoothed:
                 drawn.append((line, line.points(self.x_axis, self.smoothing), False))
         return [(line, points.positive if self.log_scale else points, behind) for line, points, behind in drawn]

@@ -1,0 +1,342 @@
+"""The console as its user meets it: keys in, text out."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tpudeck.config import Home
+from tpudeck.runs.writer import RunWriter
+from tpudeck_tui.app import Deck
+from tpudeck_tui.widgets.chart import Chart
+from tpudeck_tui.widgets.table import Table
+from tui.fakes import FakeRun, fill
+from tui.views import screen_text, until
+
+NASTY = "a [b] [/usr/bin/x] [red]x[/] \x1b[31m\x07 名前 e\u0301 [@click=app.bell]"
+"""Brackets that are no markup, escapes, wide and combining characters."""
+
+
+async def test_an_empty_home_teaches_the_first_step(deck: Deck) -> None:
+    async with deck.run_test(size=(80, 24), notifications=True) as pilot:
+        text = await until(pilot, "No runs yet.")
+        assert "quickstart" in text
+        for key, words in (("4", "No runs yet"), ("5", "nothing to compare"), ("2", "quickstart")):
+            await pilot.press(key)
+            await until(pilot, words)
+
+
+async def test_every_run_is_listed_newest_first_and_opens_with_enter(deck: Deck, home: Home) -> None:
+    fill(home, 5)
+    async with deck.run_test(size=(120, 40), notifications=True) as pilot:
+        text = await until(pilot, "run-04")
+        assert text.index("run-04") < text.index("run-00")
+        await pilot.press("down", "enter")
+        text = await until(pilot, "✓ run-03" if "✓ run-03" in text else "run-03  ")
+        await until(pilot, "tokens/s")
+        assert deck.current_mode == "live"
+        assert deck.chosen_run is not None
+        assert "run-03" in deck.chosen_run.name
+
+
+async def test_a_filter_narrows_the_list_and_escape_clears_it(deck: Deck, home: Home) -> None:
+    fill(home, 6)
+    async with deck.run_test(size=(100, 30), notifications=True) as pilot:
+        await until(pilot, "run-00")
+        await pilot.press("slash", *"tag:abl")
+        await until(pilot, lambda text: "run-03" in text and "run-01" not in text)
+        await pilot.press("enter", "escape")
+        await until(pilot, "run-01")
+
+
+async def test_a_wrong_filter_says_what_is_wrong(deck: Deck, home: Home) -> None:
+    fill(home, 2)
+    async with deck.run_test(size=(100, 30), notifications=True) as pilot:
+        await until(pilot, "run-01")
+        await pilot.press("slash", *"los<3")
+        await until(pilot, "a filter knows")
+
+
+async def test_a_filter_may_ask_for_values_of_the_experiment(deck: Deck, home: Home) -> None:
+    FakeRun(home, "narrow", number=1).finish()
+    FakeRun(home, "broad", number=2, experiment="[model]\nwidth = 1024\n").finish()
+    async with deck.run_test(size=(100, 30), notifications=True) as pilot:
+        await until(pilot, "narrow")
+        await pilot.press("slash", *"cfg.model.width>500")
+        await until(pilot, lambda text: "broad" in text and "narrow" not in text.replace("cfg", ""))
+
+
+async def test_the_order_is_remembered(deck: Deck, home: Home) -> None:
+    fill(home, 3)
+    async with deck.run_test(size=(120, 30), notifications=True) as pilot:
+        await until(pilot, "run-02")
+        deck.screen.query_one("#runs", Table).focus()
+        while deck.screen.query_one("#runs", Table).sort_key != "loss":
+            await pilot.press("o")
+    again = Deck(home, refresh_s=0.05)
+    async with again.run_test(size=(120, 30), notifications=True) as pilot:
+        text = await until(pilot, "run-02")
+        assert text.index("run-00") < text.index("run-02")
+
+
+async def test_marked_runs_are_overlaid_and_their_differences_shown(deck: Deck, home: Home) -> None:
+    for number, rate in enumerate(("1e-3", "2e-3")):
+        run = FakeRun(home, f"rate-{number}", number=number, experiment=f"[train]\nlearning_rate = {rate}\nsteps = 9\n")
+        run.train(2000, seed=number)
+        run.finish()
+    async with deck.run_test(size=(120, 40), notifications=True) as pilot:
+        await until(pilot, "rate-1")
+        await pilot.press("space", "space", "c")
+        await until(pilot, lambda text: "● rate" in text and "◆ rate" in text)
+        await pilot.press("d")
+        text = await until(pilot, "train.learning_rate")
+        assert "0.001" in text
+        assert "0.002" in text
+        assert "train.steps" not in text
+
+
+async def test_a_growing_run_is_seen_to_grow(deck: Deck, home: Home) -> None:
+    run = FakeRun(home, "grows")
+    run.train(1000)
+    run.live(step=1000, done=1000, total=5400)
+    async with deck.run_test(size=(100, 30), notifications=True) as pilot:
+        await pilot.press("4")
+        await until(pilot, "step 1,000 of 5,400")
+        writer = RunWriter(run.folder)
+        writer.metrics(2000, loss=1.25)
+        writer.close()
+        await until(pilot, "step 2,000 of 5,400")
+        chart = deck.screen.query_one("#main-chart", Chart)
+        assert chart.lines[0].step[-1] == 2000
+    run.release()
+
+
+async def test_a_run_that_vanishes_is_said_to_be_gone(deck: Deck, home: Home) -> None:
+    run = FakeRun(home, "fleeting")
+    run.train(500)
+    run.finish()
+    async with deck.run_test(size=(100, 30), notifications=True) as pilot:
+        await pilot.press("4")
+        await until(pilot, "fleeting")
+        shutil.rmtree(run.folder)
+        await until(pilot, "This run is gone")
+        await pilot.press("1")
+        await until(pilot, "No runs yet.")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (250, 70)])
+async def test_outside_text_is_shown_and_never_obeyed(deck: Deck, home: Home, size: tuple[int, int]) -> None:
+    run = FakeRun(home, NASTY, preset=NASTY, tags=(NASTY,), note=NASTY)
+    run.train(500)
+    run.alert(NASTY)
+    (run.folder / "console.log").write_text(f"{NASTY}\n10%\r20%\r{NASTY}\n")
+    run.finish("failed", error={"type": "WorkError", "message": NASTY, "hint": NASTY})
+    FakeRun(home, "second", number=7).finish()
+    async with deck.run_test(size=size, notifications=True) as pilot:
+        await until(pilot, "a [b] [/us")
+        await pilot.press("slash", *"a [b", "enter", "escape", "end", "space", "t", "escape", "n", "escape", "enter")
+        await until(pilot, "a [b] [/usr/bin/x]")
+        for _ in range(6):
+            deck.screen.query_one("#pages").action_turn(1)
+            await pilot.pause(0.02)
+            assert "\x1b" not in screen_text(deck)
+        await pilot.press("5")
+        await until(pilot, "a [b]")
+        deck.say(NASTY)
+        await until(pilot, "[red]x[/]")
+
+
+async def test_nothing_but_ascii_is_written_in_ascii(home: Home) -> None:
+    run = FakeRun(home, NASTY)
+    run.train(2000)
+    run.finish()
+    deck = Deck(home, refresh_s=0.05, ascii=True)
+    async with deck.run_test(size=(100, 30), notifications=True) as pilot:
+        for key, words in (
+            ("1", "a [b]"),
+            ("4", "loss"),
+            ("5", "loss"),
+            ("2", "quickstart"),
+            ("question_mark", "Keys"),
+        ):
+            await pilot.press(key)
+            assert (await until(pilot, words)).isascii()
+
+
+async def test_a_terminal_too_small_is_told_what_is_needed(deck: Deck) -> None:
+    async with deck.run_test(size=(50, 12), notifications=True) as pilot:
+        assert "50 x 12" in await until(pilot, "tpudeck needs 60 x 16")
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, "No runs yet.")
+
+
+async def test_the_help_lists_the_keys_of_the_screen_and_of_the_focus(deck: Deck, home: Home) -> None:
+    fill(home, 1)
+    async with deck.run_test(size=(120, 60), notifications=True) as pilot:
+        await pilot.press("4")
+        await until(pilot, "run-00")
+        deck.screen.query_one("#main-chart").focus()
+        await pilot.press("question_mark")
+        text = await until(pilot, "everywhere")
+        for words in ("Log scale", "Smoothing", "Zoom in", "chart.x_axis", "Leave (runs go on)", "Stop: save"):
+            assert words in text
+        await pilot.press("escape")
+        await until(pilot, lambda text: "everywhere" not in text)
+
+
+async def test_a_key_can_be_given_to_another_action(home: Home) -> None:
+    home.root.mkdir(exist_ok=True)
+    home.settings_file.write_text('[console.keys]\n"app.presets" = "f2"\n')
+    deck = Deck(home, refresh_s=0.05)
+    async with deck.run_test(size=(100, 30), notifications=True) as pilot:
+        await pilot.press("f2")
+        await until(pilot, "What follows")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("[console\n", "TOML"), ("[console]\ntheme = 3\n", "console.theme"), ("[console]\nspeed = 3\n", "console.speed"),
+     ("console = 1\n", "is a table")],
+)  # fmt: skip
+async def test_a_broken_settings_file_is_a_notice(home: Home, text: str, words: str) -> None:
+    home.settings_file.write_text(text)
+    deck = Deck(home, refresh_s=0.05)
+    async with deck.run_test(size=(100, 30), notifications=True) as pilot:
+        assert "No runs yet." in await until(pilot, words)
+
+
+async def test_a_readonly_console_changes_nothing(home: Home) -> None:
+    run = FakeRun(home, "watched")
+    run.finish()
+    before = (run.folder / "meta.json").read_bytes()
+    deck = Deck(home, refresh_s=0.05, readonly=True)
+    async with deck.run_test(size=(100, 30), notifications=True) as pilot:
+        await until(pilot, "read-only")
+        await pilot.press("D", "a", "t", "n", "R", "S")
+        await until(pilot, "--readonly")
+        await pilot.press("2", "L", "c")
+        await pilot.pause(0.1)
+        assert len(deck.screen_stack) == 1
+    assert (run.folder / "meta.json").read_bytes() == before
+
+
+async def test_tags_notes_archive_and_trash(deck: Deck, home: Home) -> None:
+    run = FakeRun(home, "mine")
+    run.finish()
+    async with deck.run_test(size=(200, 40), notifications=True) as pilot:
+        await until(pilot, "mine")
+        await pilot.press("t", *"one two", "enter")
+        await until(pilot, "one two")
+        await pilot.press("n", *"a note", "enter")
+        await until(pilot, "a note")
+        meta = orjson.loads((run.folder / "meta.json").read_bytes())
+        assert (meta["tags"], meta["note"]) == (["one", "two"], "a note")
+        await pilot.press("a")
+        await until(pilot, "A shows them")
+        await pilot.press("A")
+        await until(pilot, "one two")
+        await pilot.press("D", "y")
+        await until(pilot, "No runs yet.")
+    assert not run.folder.exists()
+    assert (home.trash / run.folder.name / "run.json").exists()
+
+
+async def test_a_stop_is_asked_for_once_and_confirmed(deck: Deck, home: Home) -> None:
+    run = FakeRun(home, "going")
+    run.live(step=10, done=10, total=100)
+    async with deck.run_test(size=(100, 30), notifications=True) as pilot:
+        await until(pilot, "running")
+        await pilot.press("S")
+        await until(pilot, "Stop going?")
+        await pilot.press("n")
+        assert not (run.folder / "requests" / "stop.json").exists()
+        await pilot.press("S", "y")
+        await until(pilot, "asked to stop")
+    assert (run.folder / "requests" / "stop.json").exists()
+    run.release()
+
+
+async def test_a_preset_is_edited_with_its_faults_at_the_field_and_saved(deck: Deck, home: Home) -> None:
+    async with deck.run_test(size=(140, 40), notifications=True) as pilot:
+        await pilot.press("2")
+        await until(pilot, "corpus.column")
+        values = deck.screen.query_one("#values", Table)
+        values.focus()
+        values.go_to("model.heads")
+        await pilot.press("enter", "backspace", "3", "enter")
+        text = await until(pilot, "to put right")
+        assert "must divide model.width (128)" in text
+        await pilot.press("L")
+        await until(pilot, "put this right first")
+        await pilot.press("enter", "backspace", "8", "enter")
+        await until(pilot, "1 changed")
+        await pilot.press("ctrl+s")
+        await until(pilot, "Save as a preset of your own")
+        await pilot.press("enter")
+        await until(pilot, "my-quickstart")
+    assert "heads = 8" in (home.presets / "my-quickstart.toml").read_text()
+
+
+async def test_the_launch_dialog_shows_the_equal_command_line(deck: Deck) -> None:
+    async with deck.run_test(size=(100, 40), notifications=True) as pilot:
+        await pilot.press("2")
+        await until(pilot, "corpus.column")
+        values = deck.screen.query_one("#values", Table)
+        values.focus()
+        values.go_to("train.steps")
+        await pilot.press("enter", *["backspace"] * 4, *"50", "enter", "L")
+        await until(pilot, "tpudeck run quickstart --set train.steps=50 --detach")
+        await pilot.press("tab", *"a b")
+        await until(pilot, "--tag a --tag b")
+        await pilot.press("escape")
+
+
+async def test_many_runs_scroll_at_once(deck: Deck, home: Home) -> None:
+    for number in range(300):
+        FakeRun(home, f"n{number:03d}", created=time.time() - 60 * number, number=number).finish()
+    async with deck.run_test(size=(80, 24), notifications=True) as pilot:
+        await until(pilot, "n000")
+        await pilot.press("end")
+        await until(pilot, "n299")
+        await pilot.press("pageup", "home")
+        await until(pilot, "n000")
+
+
+async def test_an_export_holds_what_is_shown(deck: Deck, home: Home) -> None:
+    run = FakeRun(home, "exported")
+    run.train(1000)
+    run.finish()
+    async with deck.run_test(size=(100, 30), notifications=True) as pilot:
+        await pilot.press("4")
+        await until(pilot, "exported")
+        deck.screen.query_one("#main-chart").focus()
+        await pilot.press("e")
+        await until(pilot, "wrote")
+        await pilot.press("ctrl+s")
+        await pilot.pause(0.2)
+    files = list((home.root / "exports").iterdir())
+    table = next(path for path in files if path.suffix == ".csv").read_text().splitlines()
+    assert table[0] == "series,step,time_s,loss,smoothed"
+    assert len([line for line in table if line.startswith("train,")]) == 20
+    picture = next(path for path in files if path.suffix == ".svg").read_text()
+    assert picture.startswith("<svg")
+
+
+def written_to(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+async def test_looking_writes_nothing_into_runs(deck: Deck, home: Home) -> None:
+    run = FakeRun(home, "untouched")
+    run.train(500)
+    run.finish()
+    before = written_to(home.runs)
+    async with deck.run_test(size=(100, 30), notifications=True) as pilot:
+        for key in "1452":
+            await pilot.press(key)
+            await pilot.pause(0.2)
+    assert written_to(home.runs) - before <= {f"{run.folder.name}/run.lock"}
