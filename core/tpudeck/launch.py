@@ -77,8 +77,11 @@ def create(
     options: Options | None = None,
 ) -> Path:
     """Write a new run folder, whole or not at all; nothing is started."""
+    from tpudeck.alerts import check_target
     from tpudeck.presets import to_toml
 
+    for target in options.notify if options else ():
+        check_target(target, home)
     _check_corpus(experiment)
     name = check_name(name or experiment.name)
     now = time.time()
@@ -93,6 +96,7 @@ def create(
         "user": getpass.getuser(),
         "created": now,
         "device": experiment.device.kind,
+        "device_key": _device_key(experiment),
         "versions": _versions(),
         "git": _git(),
     }
@@ -128,6 +132,18 @@ def _check_corpus(experiment: Experiment) -> None:
 
     if not experiment.corpus.source.startswith("hub:"):
         open_corpus(experiment.corpus, "train")
+
+
+def _device_key(experiment: Experiment) -> str:
+    """The name of the device in lock files: two runs with the same one wait for each other."""
+    from tpudeck.devices.inventory import find_chips
+
+    kind, name = experiment.device.kind, experiment.device.name
+    if kind == "auto":
+        kind = "tpu" if find_chips() else "gpu" if Path("/dev/nvidia0").exists() else "cpu"
+    if name in {"", "local"}:
+        return kind
+    return f"{kind}-{re.sub(r'[^A-Za-z0-9.-]+', '_', name)}"
 
 
 def _without_secrets(argv: Sequence[str]) -> list[str]:

@@ -56,7 +56,7 @@ def prepare(job: jobs.Job) -> Mapping[str, Any]:
     for done in range(10):
         job.check_stop()
         job.progress(done, 10, "units", force=True)
-        time.sleep(how.get("step_s", 0.01))
+        time.sleep(how.get("prepare_s", how.get("step_s", 0.01)))
     ready.touch()
     return {"folder": str(ready), "hash": "0" * 64, "cached": False, "vocab_size": 2048}
 

@@ -203,6 +203,46 @@ def resume(
 
 
 @app.command()
+def queue(as_json: bool = JSON) -> None:
+    """Who waits for which device, the next one first; tpudeck runs stop takes a run out of the queue."""
+    from tpudeck import queue as queues
+
+    rows = []
+    for device in queues.devices():
+        queues.heal(device)
+        holder = queues.holder(device)
+        for place, entry in enumerate(queues.entries(device), start=1):
+            rows.append(
+                {
+                    "device": device,
+                    "place": place,
+                    "id": entry.folder.name,
+                    "path": str(entry.folder),
+                    "priority": entry.priority,
+                    "since": entry.since,
+                    "used_by": holder,
+                }
+            )
+    if as_json:
+        emit_json(rows)
+    elif rows:
+        columns = ("device", "place", "id", "priority", "used_by")
+        emit_table([name.upper() for name in columns], [[row[name] for name in columns] for row in rows])
+    else:
+        narrate("no run waits")
+
+
+@app.command()
+def priority(
+    run: str = RUN, value: int = typer.Argument(..., metavar="NUMBER", help="Higher goes first; 0 is usual.")
+) -> None:
+    """Change the place of a waiting run in its queue."""
+    from tpudeck.runs.meta import change_meta
+
+    change_meta(find(run), priority=value)
+
+
+@app.command()
 def export(
     run: str = RUN,
     metric: list[str] = METRIC,

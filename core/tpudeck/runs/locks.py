@@ -21,14 +21,14 @@ _TRIES = 20
 _PAUSE_S = 0.005
 
 
-def acquire(path: Path, *, mode: int = 0o644) -> int | None:
+def acquire(path: Path, *, mode: int = 0o644, tries: int = _TRIES) -> int | None:
     """Take a lock for good: its descriptor, or none where somebody else has it."""
     descriptor = _open(path, mode)
-    for attempt in range(_TRIES):
+    for attempt in range(tries):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if attempt + 1 < _TRIES:
+            if attempt + 1 < tries:
                 time.sleep(_PAUSE_S)
         except BaseException:
             os.close(descriptor)

@@ -4,55 +4,37 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tpudeck import jobs, launch
-from tpudeck.errors import InterruptedRunError
-from tpudeck.runs.events import (
-    Event,
-    RunLaunched,
-    StageExited,
-    StageFinished,
-    StageStarted,
-    StatusChanged,
-    encode_event,
-)
+from tpudeck import jobs, launch, queue
+from tpudeck.alerts import Notifier, Watchdog
+from tpudeck.errors import InterruptedRunError, RetryLaterError
+from tpudeck.runs.events import AlertRaised, StageExited, StageFinished, StageStarted
 from tpudeck.runs.lines import LineFollower
-from tpudeck.runs.processes import ProcessIdentity
+from tpudeck.runs.processes import ProcessIdentity, host_name
 from tpudeck.runs.summary import RunFiles
-from tpudeck.runs.writer import LineWriter
-from tpudeck.storage import write_json
-from tpudeck.supervisor import console_log
 from tpudeck.supervisor.following import Following
+from tpudeck.supervisor.preemption import watch_for_notice
+from tpudeck.supervisor.record import Ending, Record
 from tpudeck.supervisor.stopping import Grace, Stopping, kill_group
 from tpudeck.supervisor.wakeups import Wakeups
 from tpudeck.units import format_duration
 
-__all__ = ["STAGES", "Ending", "Supervisor"]
+__all__ = ["STAGES", "Supervisor"]
 
 STAGES = ("tokenizer", "shards", "train")
 
 TICK_S = 1.0
-HEARTBEAT_S = 10.0
-HEARTBEAT_PROMISE_S = 30.0
-NEWS_S = 5.0
-"""New numbers reach ``status.json`` that often; readers of one run take them from the files of the stage."""
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How a run, or a stage of it, ended."""
-
-    status: str
-    exit_code: int | None = None
-    signal: int | None = None
-    reason: str = ""
-    error: dict[str, Any] | None = None
+_SAMPLE_AFTER_S = 3.0
+"""A run that is over sooner needs no samples of the machine."""
+_DISK_EVERY_S = 30.0
 
 
 class Supervisor:
@@ -62,162 +44,230 @@ class Supervisor:
         self.folder = folder
         self._stages = stages
         self._grace = grace or Grace()
-        before = RunFiles.read(folder).status
-        self.attempt = 1 + max(int(before.get("attempt") or 0), _attempts(folder))
-        self._lines = LineWriter(folder / "supervisor.jsonl")
-        self._following = Following(folder, self.attempt)
-        self._status = "starting"
-        self._evidence = ""
-        self._stage: ProcessIdentity | None = None
-        self._started = time.time()
-        self._written_at = -HEARTBEAT_S
-        self._me = ProcessIdentity.of()
+        self._files = RunFiles.read(folder)
+        self._options = launch.read_options(folder)
+        attempt = 1 + max(int(self._files.status.get("attempt") or 0), _attempts(folder))
+        self._following = Following(folder, attempt)
+        self._record = Record(folder, attempt, self._following.latest)
+        self._watchdog = Watchdog()
+        self._notifier = Notifier(self._options.notify, log=folder / "console.log")
+        self._began = time.monotonic()
+        self._disk_due = 0.0
+        self._notice = ""
+        self._sampler: subprocess.Popen[bytes] | None = None
 
     def run(self) -> int:
         """All stages to the end of the run; its exit code."""
         with Wakeups() as self._wakeups:
-            self._say(RunLaunched(pid=self._me.pid, host=self._me.host, boot_id=self._me.boot_id))
-            self._set_status("starting")
-            ending = self._run_stages()
-        self._end(ending)
+            watch_for_notice(self._take_notice)
+            ending = self._run_on_device()
+            self._end(ending)
         return 1 if ending.exit_code is None else ending.exit_code
 
-    def _run_stages(self) -> Ending:
-        for stage in self._stages:
-            if self._stop_wanted():
-                return Ending("stopped", InterruptedRunError.exit_code, reason=f"before {stage}")
-            ending = self._run_stage(stage)
-            if ending.status != "finished":
-                return ending
+    def _take_notice(self, reason: str) -> None:
+        """Called from a thread that watches for the end of the machine."""
+        self._notice = reason
+        self._wakeups.wake()
+
+    # The device
+
+    def _run_on_device(self) -> Ending:
+        device = str(self._files.run.get("device_key") or "cpu")
+        lock = self._device_lock(device)
+        if isinstance(lock, Ending):
+            return lock
+        try:
+            return self._run_stages(lock)
+        finally:
+            if lock is not None:
+                os.close(lock)
+
+    def _device_lock(self, device: str) -> int | Ending | None:
+        """The lock of the device, when it is this run's turn; none where the run shares the device."""
+        if not self._options.queue:
+            lock = queue.take(device, self.folder)
+            if lock is None and device != "cpu":
+                reason = f"{device} is used by {queue.holder(device)}"
+                error = RetryLaterError(reason, hint="leave out --no-queue to wait for it")
+                return Ending("failed", error.exit_code, reason=reason, error=error.to_dict())
+            return lock
+        before = self._files.status
+        since = before.get("queued_since") if before.get("status") == "queued" else None
+        with queue.waiting(device, self.folder, since=since) as ticket:
+            while (lock := ticket.try_to_take()) is None:
+                if self._stop_wanted():
+                    return Ending("stopped", InterruptedRunError.exit_code, reason="in the queue")
+                self._record.queued_since = ticket.since
+                self._record.set("queued", ticket.evidence)
+                self._record.beat(news=False)
+                queue.heal(device)
+                self._wakeups.wait(TICK_S)
+        return lock
+
+    # The stages
+
+    def _run_stages(self, device_lock: int | None) -> Ending:
+        with self._sampled():
+            for stage in self._stages:
+                if self._stop_wanted():
+                    return Ending("stopped", InterruptedRunError.exit_code, reason=self._notice or f"before {stage}")
+                ending = self._run_stage(stage, device_lock)
+                if ending.status != "finished":
+                    return ending
         return Ending("finished", 0)
 
-    # One stage
-
-    def _run_stage(self, stage: str) -> Ending:
+    def _run_stage(self, stage: str, device_lock: int | None) -> Ending:
         started = StageStarted(stage=stage)
         self._following.begin_stage(started)
-        with self._started_stage(stage) as job:
+        with self._started_stage(stage, device_lock) as job:
             # The process is in the status before the event says that there is one.
-            self._write_status(force=True)
-            self._say(started)
+            self._record.write()
+            self._record.say(started)
             while job.running():
-                self._follow()
-                self._pass_on_stop()
+                self._look(job)
                 self._wakeups.wait(TICK_S)
             kill_group(job.process.pid, signal.SIGKILL)  # whoever of its workers is left
-            self._following.look()
+            self._take_in_news()
         return self._ended_stage(job)
 
     @contextlib.contextmanager
-    def _started_stage(self, stage: str) -> Iterator[jobs.JobProcess]:
-        """A stage with its control pipe, which ends when we do."""
+    def _started_stage(self, stage: str, device_lock: int | None) -> Iterator[jobs.JobProcess]:
+        """A stage with its control pipe, which ends when we do. It inherits the device's lock, which is so kept until
+        both of us have let go of the device."""
         reading, writing = os.pipe()
         with os.fdopen(reading, "rb") as control_end, os.fdopen(writing, "wb") as control:
             job = jobs.start(
                 stage,
                 self.folder,
                 stdin=control_end,
-                environ={jobs.CONTROL_PIPE: "1", "TPUDECK_ATTEMPT": str(self.attempt)},
+                environ={jobs.CONTROL_PIPE: "1", "TPUDECK_ATTEMPT": str(self._record.attempt)},
                 own_session=True,
+                pass_fds=() if device_lock is None else (device_lock,),
             )
             control_end.close()
-            self._stage = ProcessIdentity.of(job.process.pid)
+            self._record.stage = ProcessIdentity.of(job.process.pid)
             self._stopping = Stopping(job.process.pid, ask=control.close, grace=self._grace)
             yield job
-            self._stage = None
+            self._record.stage = None
 
     def _ended_stage(self, job: jobs.JobProcess) -> Ending:
         code = job.process.returncode
         outcome = job.outcome()
         killed_by = -code if code < 0 else None
-        self._say(StageExited(stage=job.task, exit_code=None if code < 0 else code, signal=killed_by))
+        self._record.say(StageExited(stage=job.task, exit_code=None if code < 0 else code, signal=killed_by))
         if code == 0 and outcome is not None and outcome["ok"]:
             result = outcome["result"]
-            self._say(StageFinished(stage=job.task, cached=bool(result.get("cached")), result=result))
+            self._record.say(StageFinished(stage=job.task, cached=bool(result.get("cached")), result=result))
             return Ending("finished", 0)
         if killed_by is not None:
             return Ending("killed", signal=killed_by, reason=_kill_reason(job.task, killed_by, self._stopping.began))
         if code == InterruptedRunError.exit_code:
-            return Ending("stopped", code, reason=f"in {job.task}")
+            return Ending("stopped", code, reason=self._notice or f"in {job.task}")
         error = outcome["error"] if outcome is not None and not outcome["ok"] else None
         reason = error["message"].splitlines()[0] if error else f"{job.task} ended without a result"
         return Ending("failed", code or 1, reason=reason, error=error)
 
+    @contextlib.contextmanager
+    def _sampled(self) -> Iterator[None]:
+        """With a sampler of the machine beside it, once the run has lasted a moment."""
+        try:
+            yield
+        finally:
+            if self._sampler is not None:
+                self._sampler.terminate()
+                self._sampler.wait()
+
+    def _start_sampler(self) -> None:
+        with (self.folder / "console.log").open("ab") as log:
+            self._sampler = subprocess.Popen(
+                [sys.executable, "-m", "tpudeck.devices", str(self.folder)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
     # Every tick
 
-    def _follow(self) -> None:
-        self._following.look()
-        self._set_status(*self._present_status())
-        self._write_status()
-
-    def _present_status(self) -> tuple[str, str]:
-        """Status and evidence while a stage runs."""
-        following = self._following
-        if self._stopping.began:
-            return "stopping", self._stopping.evidence
-        if following.silent_s > following.promise_s:
-            silent, promise = format_duration(round(following.silent_s)), format_duration(following.promise_s)
-            return "stalled", f"{following.latest.phase} silent for {silent}, promised within {promise}"
-        return following.latest.status, ""
-
-    def _stop_wanted(self) -> bool:
-        return self._wakeups.terminated or jobs.stop_requested(self.folder)
-
-    def _pass_on_stop(self) -> None:
+    def _look(self, job: jobs.JobProcess) -> None:
+        self._take_in_news()
         if self._stop_wanted():
             self._stopping.request(now=launch.stop_now_requested(self.folder))
-            self._set_status("stopping", self._stopping.evidence)
+        self._record.set(*self._present_status(job))
+        self._look_at_disk()
+        self._record.beat(news=self._following.changed)
+        if self._sampler is None and time.monotonic() - self._began > _SAMPLE_AFTER_S:
+            self._start_sampler()
 
-    # What is written down
+    def _take_in_news(self) -> None:
+        """What the stage wrote since the last look, and what is wrong with it."""
+        self._following.look()
+        for event in self._following.events:
+            self._watchdog.see_event(event)
+            if isinstance(event, AlertRaised):
+                self._spread(event)
+        for row in self._following.rows:
+            self._raise_all(self._watchdog.see_metrics(row))
 
-    def _say(self, event: Event) -> None:
-        self._lines.append(encode_event(event, time=time.time(), attempt=self.attempt))
+    def _present_status(self, job: jobs.JobProcess) -> tuple[str, str]:
+        """Status and evidence while a stage runs."""
+        following = self._following
+        silent = following.silent_s > following.promise_s and not self._stopping.began
+        said = f"{following.latest.phase or job.task} silent for {format_duration(round(following.silent_s))}"
+        evidence = f"{said}, promised within {format_duration(following.promise_s)}"
+        self._raise_all(self._watchdog.see_silence(silent, evidence))
+        if self._stopping.began:
+            return "stopping", self._stopping.evidence
+        return ("stalled", evidence) if silent else (following.latest.status, "")
 
-    def _set_status(self, status: str, evidence: str = "") -> None:
-        changed = status != self._status
-        self._status, self._evidence = status, evidence
-        if changed or self._written_at < 0:
-            self._say(StatusChanged(status=status, reason=evidence))
-            self._write_status(force=True)
+    def _look_at_disk(self) -> None:
+        if time.monotonic() >= self._disk_due:
+            self._disk_due = time.monotonic() + _DISK_EVERY_S
+            self._raise_all(self._watchdog.see_disk(shutil.disk_usage(self.folder).free))
 
-    def _write_status(self, *, force: bool = False, **ending: Any) -> None:
-        """Replace ``status.json`` where it is time to; a disk without room only makes it older."""
-        now = time.monotonic()
-        due_s = NEWS_S if self._following.changed else HEARTBEAT_S
-        if not force and now - self._written_at < due_s:
-            return
-        self._written_at = now
-        console_log.rotate(self.folder / "console.log")
-        with contextlib.suppress(OSError):
-            write_json(self.folder / "status.json", self._status_data() | ending)
+    def _stop_wanted(self) -> bool:
+        return bool(self._notice) or self._wakeups.terminated or jobs.stop_requested(self.folder)
 
-    def _status_data(self) -> dict[str, Any]:
+    # Alerts
+
+    def _raise_all(self, alerts: Iterator[AlertRaised]) -> None:
+        for alert in alerts:
+            self._record.say(alert)
+            self._spread(alert)
+
+    def _spread(self, alert: AlertRaised) -> None:
+        """Make an alert known beyond the event files."""
+        self._record.raised(alert)
+        self._notifier.tell(self._message(alert))
+
+    def _message(self, alert: AlertRaised) -> dict[str, Any]:
+        run = self._files.run
         return {
-            "status": self._status,
-            "evidence": self._evidence,
-            "attempt": self.attempt,
-            "started": self._started,
-            "heartbeat": time.time(),
-            "heartbeat_promise_s": HEARTBEAT_PROMISE_S,
-            "supervisor": self._me.to_dict(),
-            "stage_process": self._stage.to_dict() if self._stage else None,
-            "latest": self._following.latest.to_dict(),
+            "alert": alert.alert,
+            "level": alert.level,
+            "message": alert.message,
+            "step": alert.step,
+            "time": time.time(),
+            "run": {
+                "id": self.folder.name,
+                "name": run.get("name"),
+                "path": str(self.folder),
+                "status": self._record.status,
+                "attempt": self._record.attempt,
+                "host": host_name(),
+            },
         }
 
     def _end(self, ending: Ending) -> None:
-        self._status, self._evidence = ending.status, ending.reason
-        self._say(
-            StatusChanged(status=ending.status, reason=ending.reason, exit_code=ending.exit_code, signal=ending.signal)
-        )
-        self._write_status(
-            force=True,
-            ended=time.time(),
-            exit_code=ending.exit_code,
-            signal=ending.signal,
-            reason=ending.reason,
-            error=ending.error,
-        )
-        self._lines.close()
+        level = "info" if ending.status in {"finished", "stopped"} else "error"
+        said = f"the run {'was ' if ending.status != 'finished' else 'has '}{ending.status}"
+        if ending.status == "failed":
+            said = "the run has failed"
+        message = f"{said}: {ending.reason}" if ending.reason else said
+        alert = AlertRaised(alert=ending.status, message=message, level=level, step=self._following.latest.step)
+        self._record.say(alert)
+        self._record.raised(alert)
+        self._record.end(ending)
+        self._notifier.tell(self._message(alert))
 
 
 def _attempts(folder: Path) -> int:

@@ -44,6 +44,10 @@ class Wakeups:
     def _terminate(self, _number: int, _frame: FrameType | None) -> None:
         self.terminated = True
 
+    def wake(self) -> None:
+        """End the sleep, from a thread."""
+        os.write(self._write, b"\0")
+
     def wait(self, timeout_s: float) -> None:
         """Sleep until a signal comes, at most so long."""
         select.select([self._read], [], [], timeout_s)
