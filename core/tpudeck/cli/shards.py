@@ -1,7 +1,130 @@
-"""``tpudeck shards …``"""
+"""``tpudeck shards …``: encode a text for training, and check what was encoded."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import typer
 
-app = typer.Typer(help="", no_args_is_help=True, rich_markup_mode=None)
+from tpudeck.cli.source import SET_OPTION, SOURCE_HELP
+
+app = typer.Typer(help="Shards: encoded text on disk.", no_args_is_help=True, rich_markup_mode=None)
+
+_JSON = typer.Option(False, "--json", help="Print JSON.")
+_SHARDS = typer.Argument(metavar="SHARDS", help="A folder (of anybody's), a run, or preset:NAME.")
+
+
+@app.command()
+def build(
+    source: str = typer.Argument(metavar="SOURCE", help=SOURCE_HELP),
+    tokenizer: str = typer.Option(
+        "", "--tokenizer", metavar="DIR", help="Without it: the preset's, trained if need be."
+    ),
+    out: str = typer.Option("", "--out", metavar="DIR", help="A new folder; without it, beside the other artefacts."),
+    sequence_length: int = typer.Option(0, "--sequence-length", help="Tokens per sequence, special ones included."),
+    layout: str = typer.Option("", "--layout", help="compact, or published (int64 input_ids, attention_mask)."),
+    column: str = typer.Option("", "--column", help="The column (or JSON key) that holds the text."),
+    overrides: list[str] = SET_OPTION,
+    as_json: bool = _JSON,
+) -> None:
+    """Encode a text into shards, go on with a build that was interrupted, or find it ready."""
+    from tpudeck import jobs
+    from tpudeck.cli.output import emit_json, emit_table
+    from tpudeck.cli.source import experiment_for, progress_line
+
+    given = {"shards.sequence_length": sequence_length, "shards.layout": layout, "corpus.column": column}
+    experiment = experiment_for(source, [*overrides, *(f"{key}={value}" for key, value in given.items() if value)])
+    with progress_line(_progress) as show:
+        folder = tokenizer or jobs.run("tokenizer", experiment, on_progress=show)["folder"]
+        request = {"tokenizer": _absolute(folder)} | ({"out": _absolute(out)} if out else {})
+        result = jobs.run("shards", experiment, request=request, on_progress=show)
+    if as_json:
+        emit_json(result)
+        return
+    columns = ("documents", "sequences", "tokens", "dropped_tokens", "cut_documents", "files", "bytes")
+    rows = [(split, *(f"{result[split][name]:,}" for name in columns)) for split in ("train", "validation")]
+    emit_table(("split", *(name.replace("_", " ") for name in columns)), rows)
+    print(result["folder"])
+
+
+@app.command()
+def verify(shards: str = _SHARDS, as_json: bool = _JSON) -> None:
+    """Read every byte of a shard set: checksums, counts, lengths, ids. Exit 2 where something is wrong."""
+    from tpudeck.cli.output import emit_json, narrate
+    from tpudeck.cli.source import progress_line
+    from tpudeck.shards.verify import verify as verify_set
+
+    folder = find_shards(shards)
+    with progress_line(lambda progress: f"verifying: {progress['done']:,} of {progress['total']:,} files") as show:
+        found = verify_set(folder, lambda done, total: show({"done": done, "total": total}))
+    if as_json:
+        emit_json(found.to_dict())
+    else:
+        for fault in found.faults:
+            narrate(fault)
+        faults = len(found.faults)
+        verdict = f"{faults} {'fault' if faults == 1 else 'faults'}" if faults else "whole"
+        print(
+            f"{folder}: {verdict}; {found.files:,} good files, {found.sequences:,} sequences, {found.tokens:,} tokens"
+        )
+    if found.faults:
+        raise typer.Exit(2)
+
+
+def find_shards(name: str) -> Path:
+    """The folder of a shard set: itself, that of a run, or that of a preset."""
+    from tpudeck.cli.source import experiment_for
+    from tpudeck.config import Home
+    from tpudeck.errors import ArtefactError, InputError
+    from tpudeck.runs.index import find_run
+
+    path = Path(name).expanduser()
+    if path.is_dir() and not (path / "run.json").exists():
+        return path
+    if name.startswith("preset:"):
+        return _of_preset(experiment_for(name), name)
+    try:
+        return _of_run(find_run(Home.here(), name))
+    except ArtefactError:
+        raise
+    except InputError as error:
+        raise InputError(
+            f"{name} is neither a folder nor a run", hint="give a folder with shards, a run, or preset:NAME"
+        ) from error
+
+
+def _of_preset(experiment: Any, name: str) -> Path:
+    from tpudeck.config import Home
+    from tpudeck.errors import ArtefactError
+    from tpudeck.shards.task import ready
+
+    folder = ready(experiment, Home.here())
+    if folder is None:
+        raise ArtefactError(f"the shards of {name} are not made yet", hint=f"tpudeck shards build {name}")
+    return folder
+
+
+def _of_run(run: Path) -> Path:
+    from tpudeck.errors import ArtefactError
+    from tpudeck.storage import read_json
+
+    try:
+        return run / str(read_json(run / "results" / "shards.json")["result"]["folder"])
+    except (FileNotFoundError, KeyError):
+        raise ArtefactError(f"the run {run.name} has no shards yet") from None
+
+
+def _absolute(folder: str) -> str:
+    return str(Path(folder).expanduser().absolute())
+
+
+def _progress(progress: dict[str, Any]) -> str:
+    from tpudeck.units import format_count, format_rate
+
+    if progress["task"] == "tokenizer":
+        return f"tokenizer: {format_count(progress['done'])} characters"
+    if "waiting" in progress:
+        return str(progress["waiting"])
+    rate = format_rate(progress["done"] / max(progress["elapsed_s"], 1e-3), "characters")
+    return f"encoding {progress['split']}: {format_count(progress['sequences'])} sequences, {rate}"

@@ -18,16 +18,21 @@ import tpudeck
 from tpudeck.corpus import Documents, fingerprint, open_corpus
 from tpudeck.errors import ArtefactError, InputError
 from tpudeck.presets import Experiment
+from tpudeck.runs.events import Noticed, PhaseChanged
 from tpudeck.shards.build import SPLITS, build
-from tpudeck.shards.manifest import FORMAT_VERSION, Packing, SplitSummary
+from tpudeck.shards.manifest import FORMAT_VERSION, MANIFEST_FILE, Packing, SplitSummary
 from tpudeck.shards.sets import ShardSet
 from tpudeck.storage import read_json
 from tpudeck.tokenizer import LoadedTokenizer, load
 
 if TYPE_CHECKING:
+    from tpudeck.config import Home
     from tpudeck.jobs import Job
 
-__all__ = ["build_shards", "packing_of", "set_key"]
+__all__ = ["build_shards", "packing_of", "ready", "set_key"]
+
+_PROMISE_S = 120.0
+"""Progress is written at every batch; only fingerprinting a large corpus, and skipping what is done, are silent."""
 
 
 def build_shards(job: Job) -> dict[str, Any]:
@@ -35,16 +40,14 @@ def build_shards(job: Job) -> dict[str, Any]:
 
     The request may name another tokenizer (``tokenizer``) and a place (``out``).
     """
-    import tokenizers
-
     experiment, request = job.experiment(), job.request()
+    job.writer.event(PhaseChanged(phase="shards", promise_s=_PROMISE_S))
     tokenizer = _tokenizer(job.folder, request)
     packing = packing_of(experiment)
     identity = fingerprint(experiment.corpus)
-    versions = {"tpudeck": tpudeck.__version__, "tokenizers": tokenizers.__version__, "numpy": np.__version__}
-    key = set_key(identity, tokenizer.hash, packing, versions["tokenizers"])
+    key = set_key(identity, tokenizer.hash, packing)
     folder = Path(request["out"]) if request.get("out") else job.home.shards / key
-    cached = (folder / "manifest.json").exists()
+    cached = (folder / MANIFEST_FILE).exists()
 
     def open_documents(split: Literal["train", "validation"]) -> Documents:
         return open_corpus(experiment.corpus, split)
@@ -56,10 +59,38 @@ def build_shards(job: Job) -> dict[str, Any]:
         tokenizer=tokenizer,
         open_documents=open_documents,
         corpus_fingerprint=identity,
-        versions=versions,
+        versions=_versions(),
         reporter=job,
     )
-    return describe(made) | {"cached": cached}
+    result = describe(made) | {"cached": cached}
+    for split in SPLITS:
+        job.writer.event(Noticed(message=_in_words(split, result[split])))
+    return result
+
+
+def ready(experiment: Experiment, home: Home) -> Path | None:
+    """The folder of an experiment's shard set, where it was made before."""
+    from tpudeck.tokenizer.stage import ready as tokenizer_ready
+
+    tokenizer = tokenizer_ready(experiment, home)
+    if tokenizer is None:
+        return None
+    key = set_key(fingerprint(experiment.corpus), load(tokenizer).hash, packing_of(experiment))
+    folder = home.shards / key
+    return folder if (folder / MANIFEST_FILE).exists() else None
+
+
+def _in_words(split: str, about: Mapping[str, int]) -> str:
+    return (
+        f"{split}: {about['documents']:,} documents became {about['sequences']:,} sequences of "
+        f"{about['tokens']:,} tokens in all; {about['dropped_tokens']:,} tokens at the end were dropped"
+    )
+
+
+def _versions() -> dict[str, str]:
+    import tokenizers
+
+    return {"tpudeck": tpudeck.__version__, "tokenizers": tokenizers.__version__, "numpy": np.__version__}
 
 
 def packing_of(experiment: Experiment) -> Packing:
@@ -73,10 +104,10 @@ def packing_of(experiment: Experiment) -> Packing:
     )
 
 
-def set_key(corpus_fingerprint: str, tokenizer_hash: str, packing: Packing, tokenizers_version: str) -> str:
+def set_key(corpus_fingerprint: str, tokenizer_hash: str, packing: Packing) -> str:
     """The name of a set: a hash of everything that decides what is in it."""
-    made_from = [FORMAT_VERSION, corpus_fingerprint, tokenizer_hash, packing, tokenizers_version]
-    return hashlib.sha256(orjson.dumps(made_from)).hexdigest()[:24]
+    made_from = [FORMAT_VERSION, corpus_fingerprint, tokenizer_hash, packing, _versions()["tokenizers"]]
+    return hashlib.sha256(orjson.dumps(made_from)).hexdigest()[:32]
 
 
 def describe(shards: ShardSet) -> dict[str, Any]:

@@ -1,0 +1,125 @@
+"""The shards stage in a process of its own: threads, kills, wrong tokenizers, and what it reports."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shardsets import contents, some_documents, tokenizer
+from tpudeck import jobs
+from tpudeck.config import Home
+from tpudeck.errors import ArtefactError, CorpusError, InputError
+from tpudeck.presets import Experiment, experiment_from, save_experiment
+from tpudeck.shards import open_set
+from tpudeck.shards.task import packing_of, set_key
+from tpudeck.storage import write_json
+
+
+def experiment(text: Path, **shards: Any) -> Experiment:
+    return experiment_from(
+        {
+            "corpus": {"source": str(text), "validation_fraction": 0.1},
+            "shards": {"sequence_length": 16, "shard_sequences": 50} | shards,
+            "train": {"steps": 1, "global_batch_size": 4},
+        }
+    )
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(some_documents(2000)))
+    return path
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Path:
+    return tokenizer(tmp_path / "tokenizer").folder
+
+
+def job_folder(tmp_path: Path, name: str, experiment: Experiment, **request: Any) -> Path:
+    folder = tmp_path / name
+    folder.mkdir()
+    save_experiment(experiment, folder / "experiment.toml")
+    write_json(folder / "request.json", request)
+    return folder
+
+
+def test_the_set_is_kept_under_its_key_and_found_the_second_time(text: Path, words: Path, home: Home) -> None:
+    made = jobs.run("shards", experiment(text), request={"tokenizer": str(words)})
+    assert made["folder"] == str(home.shards / made["key"])
+    assert made["train"]["sequences"] == len(open_set(made["folder"]).split("train")) > 1000
+    assert made["train"]["documents"] + made["validation"]["documents"] < 2000 + 1
+    again = jobs.run("shards", experiment(text), request={"tokenizer": str(words)})
+    assert (made["cached"], again["cached"]) == (False, True)
+    assert again == made | {"cached": True}
+
+
+def test_any_other_input_is_another_set(text: Path, words: Path, tmp_path: Path) -> None:
+    packing = packing_of(experiment(text))
+    keys = {
+        set_key("text", "tokenizer", packing),
+        set_key("other text", "tokenizer", packing),
+        set_key("text", "other tokenizer", packing),
+        set_key("text", "tokenizer", packing_of(experiment(text, sequence_length=32))),
+        set_key("text", "tokenizer", packing_of(experiment(text, layout="published"))),
+    }
+    assert len(keys) == 5
+    causal = experiment(text).model_copy(
+        update={"model": experiment(text).model.model_copy(update={"architecture": "gpt2"})}
+    )
+    assert not packing_of(causal).enclosed
+
+
+def test_the_bytes_do_not_depend_on_the_number_of_threads(text: Path, words: Path, tmp_path: Path) -> None:
+    for threads in ("1", "2", "5"):
+        out = tmp_path / f"out-{threads}"
+        folder = job_folder(tmp_path, f"job-{threads}", experiment(text), tokenizer=str(words), out=str(out))
+        jobs.start("shards", folder, environ={"RAYON_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "true"}).result()
+    assert contents(tmp_path / "out-1") == contents(tmp_path / "out-2") == contents(tmp_path / "out-5")
+
+
+@pytest.mark.faults
+def test_a_killed_build_goes_on_to_the_same_bytes(tmp_path: Path, words: Path) -> None:
+    text = tmp_path / "long.txt"
+    text.write_text("\n".join(some_documents(40_000)))
+    whole = job_folder(tmp_path, "whole", experiment(text), tokenizer=str(words), out=str(tmp_path / "out-whole"))
+    jobs.start("shards", whole).result()
+    out = tmp_path / "out"
+    killed = job_folder(tmp_path, "killed", experiment(text), tokenizer=str(words), out=str(out))
+    kills = 0
+    for shards in (2, 40, 150):
+        job = jobs.start("shards", killed)
+        while job.running() and len(list(out.glob("train/*.tfrecord"))) < shards:
+            time.sleep(0.001)
+        if job.running():
+            os.kill(job.process.pid, signal.SIGKILL)
+            kills += 1
+        job.process.wait()
+    assert kills >= 2
+    jobs.start("shards", killed).result()
+    assert contents(out) == contents(tmp_path / "out-whole")
+
+
+def test_a_run_uses_the_tokenizer_that_it_made(text: Path, words: Path, tmp_path: Path) -> None:
+    run = job_folder(tmp_path, "run", experiment(text))
+    (run / "results").mkdir()
+    with pytest.raises(InputError, match="need a tokenizer"):
+        jobs.start("shards", run).result()
+    made = {"folder": str(words), "hash": "f" * 64}
+    write_json(run / "results" / "tokenizer.json", {"ok": True, "result": made})
+    with pytest.raises(ArtefactError, match="and this run made ffffffffffff"):
+        jobs.start("shards", run).result()
+
+
+def test_too_little_text_is_the_users_error_and_leaves_no_set(tmp_path: Path, words: Path, home: Home) -> None:
+    text = tmp_path / "little.txt"
+    text.write_text("w1 w2\n")
+    with pytest.raises(CorpusError, match=r"the (train|validation) text gives|holds no text"):
+        jobs.run("shards", experiment(text), request={"tokenizer": str(words)})
+    assert not list(home.shards.glob("*"))
