@@ -56,28 +56,27 @@ class LanguageModel:
 
 def build_model(experiment: Experiment, vocabulary: Vocabulary) -> LanguageModel:
     """The experiment's model with fresh weights, drawn from its seed."""
-    config = configuration(experiment, vocabulary)
     tf_keras.utils.set_random_seed(experiment.train.seed % 2**32)
-    model, passing = _keras_model(experiment, config)
+    model, passing = _keras_model(experiment, vocabulary)
     weights = by_name(model.trainable_variables)
     known = experiment.model.architecture in FAMILIES
     return LanguageModel(
         class_name=type(model).__name__,
-        config=config,
+        config=model.config,
         vocabulary=vocabulary,
         most_tokens=experiment.max_positions,
         weights=weights,
         per_token=_per_token(model, weights),
-        unpadded_logits=_family_logits(experiment, config, weights) if known else _class_logits(model, passing),
+        unpadded_logits=_family_logits(experiment, model.config, weights) if known else _class_logits(model, passing),
     )
 
 
-def _keras_model(experiment: Experiment, config: Any) -> tuple[Any, Passing]:
+def _keras_model(experiment: Experiment, vocabulary: Vocabulary) -> tuple[Any, Passing]:
     """Transformers' model, built, with stateless dropout."""
     name = experiment.model.architecture
     try:
         with _policy(experiment):
-            model = model_class(name)(config)
+            model = model_class(name)(configuration(experiment, vocabulary))
         passing = replace_dropout(model)
         model.build_in_name_scope()
     except (ValueError, TypeError, AttributeError, NotImplementedError) as error:

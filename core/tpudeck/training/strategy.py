@@ -46,8 +46,8 @@ def connect(experiment: Experiment) -> Machine:
     """Take the devices that the experiment asks for; :class:`InputError` where there are none of that kind."""
     device, train = experiment.device, experiment.train
     kind = _kind(device)
-    threads = device.threads or _cores()
-    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    if device.threads:
+        tf.config.threading.set_intra_op_parallelism_threads(device.threads)
     strategy = {"cpu": _cpu, "gpu": _gpu, "tpu": _tpu}[kind](device)
     replicas = int(strategy.num_replicas_in_sync)
     if kind == "cpu" and train.xla and replicas > 1:
@@ -58,7 +58,7 @@ def connect(experiment: Experiment) -> Machine:
     if kind == "gpu" and train.precision == "bfloat16":
         _require_bfloat16()
     xla = train.xla if train.xla is not None else kind == "gpu"
-    return Machine(kind, strategy, replicas, xla and kind != "tpu", threads)
+    return Machine(kind, strategy, replicas, xla and kind != "tpu", device.threads or _cores())
 
 
 def _kind(device: Device) -> Kind:
