@@ -54,6 +54,9 @@ TASKS: dict[str, str] = {
     "export": "tpudeck.training",
     "fill-mask": "tpudeck.training",
     "generate": "tpudeck.training",
+    "preflight": "tpudeck.preflight",
+    "lower": "tpudeck.preflight",
+    "compile": "tpudeck.preflight",
 }
 """Task → the module that does it."""
 

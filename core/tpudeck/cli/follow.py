@@ -108,7 +108,7 @@ def describe(event: Event) -> str:
             return f"checkpoint at step {event.step:,} ({format_bytes(event.size_bytes)})"
         case CheckpointRejected():
             return f"checkpoint at step {event.step:,} is not used: {event.reason}"
-        case AlertRaised():
+        case AlertRaised(level=level) if level != "info":
             return f"{event.level}: {event.message}"
         case Noticed():
             return event.message

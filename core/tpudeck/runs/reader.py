@@ -128,9 +128,9 @@ class _MetricsFile:
             self._tables.expect(self.loaded)
 
     def _read_tail(self) -> Metrics:
-        tail = LineFollower(self._file.path, offset=self._file.size - _TAIL_BYTES)
+        tail = LineFollower(self._file.path, offset=max(0, self._file.size - _TAIL_BYTES))
         tables = MetricTables()
-        begun_in_the_middle = True
+        begun_in_the_middle = tail.offset > 0
         for chunk in tail.chunks():
             rows, _ = parse_lines(chunk.partition(b"\n")[2] if begun_in_the_middle else chunk)
             tables.extend(rows, self._events.resumed_at)
