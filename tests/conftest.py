@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tpudeck.config import Home
+
+if TYPE_CHECKING:
+    from gcsfaults import ObjectStore
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -24,4 +31,25 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     """An empty ``TPUDECK_HOME``, for this process and the children it starts."""
     root: Path = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("TPUDECK_HOME", str(root))
+    monkeypatch.setenv("TPUDECK_LOCKS", str(root / "locks"))
     return Home(root)
+
+
+@pytest.fixture(scope="session")
+def _object_store() -> Iterator[ObjectStore]:
+    from gcsfaults import object_store
+
+    with object_store() as store:
+        yield store
+
+
+@pytest.fixture
+def object_store(_object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
+    """A real object-store server with an empty ``gs://bucket``, where nothing goes wrong until the test says so."""
+    _object_store.reset()
+    _object_store.empty_bucket("bucket")
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", _object_store.url)
+    yield _object_store
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # the client drops the connection of an answer it retries
+        gc.collect()

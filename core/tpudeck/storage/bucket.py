@@ -63,6 +63,7 @@ _MOST_PARTS = 32
 """A composition takes 32 components at most (Cloud Storage, "Composite objects")."""
 _DOWNLOAD_ATTEMPTS = 3
 _BLOCK_BYTES = 1 << 20
+_PAGE_OBJECTS = 1000
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,7 @@ def download(stored: Stored, path: Path) -> None:
     """
     part = path.with_name(f".{path.name}.{stored.generation}.part")
     for _ in range(_DOWNLOAD_ATTEMPTS):
-        with part.open("ab") as file, _explained(stored.location):
+        with part.open("ab") as file, _pinned(stored.location):
             if file.tell() < stored.size_bytes:
                 _blob(stored.location, stored.generation).download_to_file(
                     file, start=file.tell(), raw_download=True, checksum=None,
@@ -235,7 +236,7 @@ class _ObjectReader(io.RawIOBase):
         start, end = self._position, min(self._position + len(buffer), self._stored.size_bytes)
         if start >= end:
             return 0
-        with _explained(self._stored.location):
+        with _pinned(self._stored.location):
             data = _blob(self._stored.location, self._stored.generation).download_as_bytes(
                 start=start, end=end - 1, raw_download=True, checksum=None,
                 timeout=_REQUEST_TIMEOUT_S, retry=_retry(),
@@ -254,6 +255,16 @@ class _ObjectReader(io.RawIOBase):
         self._checked += len(data)
         if self._checked == self._stored.size_bytes and _encode(self._crc) != self._stored.crc32c:
             raise WorkError(f"{self._stored.location} arrived damaged: its checksum is wrong")
+
+
+@contextlib.contextmanager
+def _pinned(location: str) -> Iterator[None]:
+    """Say so where the generation that is being read is there no more."""
+    try:
+        with _explained(location):
+            yield
+    except FileNotFoundError:
+        raise RetryLaterError(f"{location} was replaced or deleted while it was read") from None
 
 
 # --- write -----------------------------------------------------------------------------------------------------------
@@ -409,7 +420,7 @@ def _list(bucket: str, prefix: str) -> Iterator[Stored]:
         with _explained(location):
             blobs = _client().list_blobs(
                 _bucket(bucket), prefix=prefix, fields="items(name,size,crc32c,generation),nextPageToken",
-                timeout=_REQUEST_TIMEOUT_S, retry=_retry(),
+                page_size=_PAGE_OBJECTS, timeout=_REQUEST_TIMEOUT_S, retry=_retry(),
             )  # fmt: skip
             yield from map(_stored, blobs)
     except FileNotFoundError:
