@@ -7,6 +7,7 @@ wait in memory, the newest few thousand of them, and are written when there is r
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import time
@@ -85,16 +86,16 @@ class RunWriter:
         self._metrics.append({"step": step, "time": time.time(), "attempt": self.attempt} | plain(values))
 
     def progress(self, *, force: bool = False, **values: Any) -> None:
-        """Replace ``progress.json``, at most four times a second unless forced; a full disk is no error."""
+        """Replace ``progress.json``, at most four times a second unless forced.
+
+        It is a convenience: a disk without room or a folder that has become unwritable must not end the work.
+        """
         now = time.monotonic()
         if not force and now < self._progress_due:
             return
         self._progress_due = now + 0.25
-        try:
+        with contextlib.suppress(OSError):
             write_json(self.folder / "progress.json", {"time": time.time(), "attempt": self.attempt} | plain(values))
-        except OSError as error:
-            if error.errno not in _NO_ROOM:
-                raise
 
     @property
     def disk_full(self) -> bool:

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tpudeck import jobs, launch, queue
 from tpudeck.alerts import Notifier, Watchdog
@@ -26,6 +26,9 @@ from tpudeck.supervisor.record import Ending, Record
 from tpudeck.supervisor.stopping import Grace, Stopping, kill_group
 from tpudeck.supervisor.wakeups import Wakeups
 from tpudeck.units import format_duration
+
+if TYPE_CHECKING:
+    from tpudeck.supervisor.tensorboard import TensorBoardFile
 
 __all__ = ["STAGES", "Supervisor"]
 
@@ -51,6 +54,7 @@ class Supervisor:
         self._record = Record(folder, attempt, self._following.latest)
         self._watchdog = Watchdog()
         self._notifier = Notifier(self._options.notify, log=folder / "console.log")
+        self._tensorboard = _tensorboard_file(folder) if self._options.tensorboard else None
         self._began = time.monotonic()
         self._disk_due = 0.0
         self._notice = ""
@@ -207,6 +211,8 @@ class Supervisor:
                 self._spread(event)
         for row in self._following.rows:
             self._raise_all(self._watchdog.see_metrics(row))
+        if self._tensorboard is not None:
+            self._tensorboard.add(self._following.rows, self._following.events)
 
     def _present_status(self, job: jobs.JobProcess) -> tuple[str, str]:
         """Status and evidence while a stage runs."""
@@ -268,6 +274,12 @@ class Supervisor:
         self._record.raised(alert)
         self._record.end(ending)
         self._notifier.tell(self._message(alert))
+
+
+def _tensorboard_file(folder: Path) -> TensorBoardFile:
+    from tpudeck.supervisor.tensorboard import TensorBoardFile  # brings numpy
+
+    return TensorBoardFile(folder / "tensorboard")
 
 
 def _attempts(folder: Path) -> int:
