@@ -111,8 +111,8 @@ class FakeRun:
         """What the sampler of a run writes in so many looks."""
         gib = 1024**3
         cores = [
-            {"index": index, "kind": "tpu", "name": "v5e", "duty_cycle_percent": 99.0, "tensorcore_percent": 41.0 + index,
-             "hbm_used_bytes": 9 * gib, "hbm_total_bytes": 16 * gib, "missing": {}}
+            {"index": index, "kind": "tpu", "name": "v5e", "duty_cycle_percent": 99.0,
+             "tensorcore_percent": 41.0 + index, "hbm_used_bytes": 9 * gib, "hbm_total_bytes": 16 * gib, "missing": {}}
             for index in range(4 if tpu else 0)
         ]  # fmt: skip
         with (self.folder / "system.jsonl").open("ab") as file:

@@ -50,22 +50,31 @@ class Terminal:
     def read(self, seconds: float) -> bytes:
         """Everything it writes within so many seconds."""
         end, chunks = time.monotonic() + seconds, []
-        while (left := end - time.monotonic()) > 0:
-            if not select.select([self.master], [], [], left)[0]:
-                break
-            try:
-                data = os.read(self.master, 1 << 16)
-            except OSError as error:
-                if error.errno != errno.EIO:
-                    raise
-                break
-            if not data:
-                break
+        while (left := end - time.monotonic()) > 0 and (data := self._chunk(left)):
             chunks.append(data)
-            self.written += len(data)
-            # The emulator chokes on the kitty keyboard protocol, which is of no interest here.
-            self._stream.feed(data.replace(b"\x1b[>1u", b"").replace(b"\x1b[<u", b"").replace(b"\x1b[?u", b""))
         return b"".join(chunks)
+
+    def settle(self, *, quiet_s: float = 0.1) -> float:
+        """Read until nothing has come for a while; when the last byte came, in seconds from now."""
+        started = last = time.monotonic()
+        while self._chunk(quiet_s):
+            last = time.monotonic()
+        return last - started
+
+    def _chunk(self, timeout_s: float) -> bytes:
+        """What comes next; nothing where nothing comes in time, or the other side is gone."""
+        if not select.select([self.master], [], [], timeout_s)[0]:
+            return b""
+        try:
+            data = os.read(self.master, 1 << 16)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return b""
+        self.written += len(data)
+        # The emulator chokes on the kitty keyboard protocol, which is of no interest here.
+        self._stream.feed(data.replace(b"\x1b[>1u", b"").replace(b"\x1b[<u", b"").replace(b"\x1b[?u", b""))
+        return data
 
     @property
     def text(self) -> str:
@@ -98,7 +107,11 @@ def terminal(
     *arguments: str, size: tuple[int, int] = (80, 24), command: Sequence[str] = (), **environ: str
 ) -> Iterator[Terminal]:
     """The console, or another command, on a terminal."""
-    plain = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "COLORTERM"}}
+    plain = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in {"NO_COLOR", "COLORTERM", "PYTHONDONTWRITEBYTECODE"}
+    }
     found = Terminal(
         command or (sys.executable, "-m", "tpudeck_tui", *arguments),
         size=size,

@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from rich.style import Style
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter
@@ -23,8 +24,9 @@ from tpudeck_tui.ascii import AsciiFilter
 from tpudeck_tui.messages import RunRead, RunsListed, RunVanished
 from tpudeck_tui.screens.base import TABS, DeckScreen
 from tpudeck_tui.settings import Memory, Settings
-from tpudeck_tui.theme import DEFAULT_VARIABLES, THEMES, theme_for
+from tpudeck_tui.theme import DEFAULT_VARIABLES, THEMES, palette, theme_for
 from tpudeck_tui.watcher import Watcher
+from tpudeck_tui.widgets.canvas import PaintingApp
 
 if TYPE_CHECKING:
     from tpudeck.runs.summary import RunSummary
@@ -46,10 +48,11 @@ def _screen(module: str, name: str) -> Screen[Any]:
     return screen
 
 
-class Deck(App[None]):
+class Deck(PaintingApp):
     """The console."""
 
     CSS_PATH = "app.tcss"
+    DEFAULT_MODE: ClassVar[str] = "runs"
     TITLE = "tpudeck"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-normal"), (190, "-wide")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012
@@ -82,6 +85,9 @@ class Deck(App[None]):
         self.compared: tuple[Path, ...] = ()
         """The runs that Compare shows."""
         super().__init__()
+        self._palette: dict[str, Style] = {}
+        self._palette_theme = ""
+        self._choose_theme()
         self.watcher = Watcher(home, self.post_message, refresh_s=refresh_s or self.settings.refresh)
         if self.ascii:
             self._ascii_filter = AsciiFilter()
@@ -93,17 +99,27 @@ class Deck(App[None]):
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return DEFAULT_VARIABLES
 
-    def on_mount(self) -> None:
+    def _choose_theme(self) -> None:
+        """Before the first style sheet is read: to change the theme later is to read them all again."""
         for theme in THEMES:
             self.register_theme(theme)
         wanted = self.settings.theme or self.memory.get("theme", "")
-        self.theme = (
-            wanted
-            if wanted in self.available_themes
-            else theme_for(self.console.color_system, light=self.settings.light)
-        )
+        if wanted not in self.available_themes:
+            wanted = theme_for(self.console.color_system, light=self.settings.light)
+        self.set_reactive(App.theme, wanted)
+
+    def get_default_screen(self) -> Screen[Any]:
+        return _screen(*_SCREENS["runs"])
+
+    @property
+    def palette(self) -> dict[str, Style]:
+        """The styles of what canvases paint, under the present theme."""
+        if self._palette_theme != self.theme:
+            self._palette, self._palette_theme = palette(self.get_css_variables()), self.theme
+        return self._palette
+
+    def on_mount(self) -> None:
         self.set_keymap(self.settings.keys)
-        self.switch_mode("runs")
         self.watcher.start()
         if self.settings.problem:
             self.set_timer(0.1, partial(self.say, self.settings.problem, severity="warning"))

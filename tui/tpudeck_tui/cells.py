@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from rich.cells import cell_len, set_cell_size
 
-__all__ = ["PARTS", "clean", "fit", "pad", "progress_bar", "wrap"]
-
-PARTS = {
-    f"cell--{part}"
-    for part in (
-        "title", "muted", "faint", "bright", "good", "warning", "bad", "live", "accent", "key", "header", "sorted",
-        "cursor", "cursor-blurred", "mark", "bar", "bar-rest", "raw", "add", "remove",
-        *(f"series-{index}" for index in range(8)),
-    )
-}  # fmt: skip
-"""The component classes a canvas paints texts with; the style sheet has their colours."""
+__all__ = ["clean", "fit", "pad", "progress_bar", "wrap"]
 
 
 def clean(text: str) -> str:

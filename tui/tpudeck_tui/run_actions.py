@@ -11,7 +11,6 @@ from textual.screen import Screen
 
 from tpudeck.errors import TpudeckError
 from tpudeck_tui.screens.base import shown
-from tpudeck_tui.screens.dialogs import Ask, Prompt
 
 if TYPE_CHECKING:
     from tpudeck.runs.summary import RunSummary
@@ -55,6 +54,7 @@ class RunActions(Screen[None]):
 
     def action_stop(self) -> None:
         from tpudeck.launch import request_stop
+        from tpudeck_tui.screens.dialogs import Ask
 
         runs = [run for run in self.meant_runs() if run.live]
         if not self.app.may_write():
@@ -104,6 +104,8 @@ class RunActions(Screen[None]):
             self.app.say(f"copied {runs[0].path}" if len(runs) == 1 else f"copied {len(runs)} paths")
 
     def action_tag(self) -> None:
+        from tpudeck_tui.screens.dialogs import Prompt
+
         runs = self.meant_runs()
         if not runs or not self.app.may_write():
             return
@@ -118,6 +120,8 @@ class RunActions(Screen[None]):
         self.app.push_screen(Prompt(f"Tags of {_named(runs)}", " ".join(runs[0].tags), hint=hint), answered)
 
     def action_note(self) -> None:
+        from tpudeck_tui.screens.dialogs import Prompt
+
         runs = self.meant_runs()
         if not runs or not self.app.may_write():
             return
@@ -141,6 +145,7 @@ class RunActions(Screen[None]):
 
     def action_delete(self) -> None:
         from tpudeck.runs.meta import move_to_trash
+        from tpudeck_tui.screens.dialogs import Ask
 
         runs = self.meant_runs()
         if not runs or not self.app.may_write():

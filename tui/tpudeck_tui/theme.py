@@ -5,9 +5,45 @@ On terminals with 16 colours the themes use the terminal's own, so that they fit
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from rich.style import Style
+from textual.color import Color
 from textual.theme import BUILTIN_THEMES, Theme
 
-__all__ = ["DEFAULT_VARIABLES", "THEMES", "theme_for"]
+__all__ = ["DEFAULT_VARIABLES", "SERIES_COLOURS", "THEMES", "palette", "theme_for"]
+
+SERIES_COLOURS = 8
+
+_PARTS: dict[str, tuple[str, str, str]] = {
+    "title": ("bright", "", "bold"),
+    "title-focused": ("primary", "", "bold underline"),
+    "muted": ("muted", "", ""),
+    "faint": ("faint", "", ""),
+    "bright": ("bright", "", ""),
+    "good": ("success", "", ""),
+    "warning": ("warning", "", ""),
+    "bad": ("error", "", ""),
+    "live": ("primary", "", ""),
+    "accent": ("accent", "", ""),
+    "key": ("accent", "", "bold"),
+    "name": ("primary", "", "bold"),
+    "here": ("bright", "", "bold reverse"),
+    "header": ("muted", "", "bold"),
+    "sorted": ("primary", "", "bold"),
+    "cursor": ("", "cursor", "bold"),
+    "cursor-blurred": ("", "panel", ""),
+    "chart-cursor": ("", "cursor", ""),
+    "mark": ("accent", "", "bold"),
+    "bar": ("primary", "", ""),
+    "bar-rest": ("faint", "", ""),
+    "raw": ("raw", "", ""),
+    "add": ("success", "", ""),
+    "remove": ("error", "", ""),
+    **{f"series-{index}": (f"series-{index}", "", "") for index in range(SERIES_COLOURS)},
+}
+"""What texts in a canvas can be: foreground and background as names of theme variables, and attributes."""
 
 _DARK_SERIES = ("#58b2f5", "#f2b352", "#6cc985", "#c39bf5", "#f27f79", "#59d0d0", "#e58fc4", "#b9c46a")
 _LIGHT_SERIES = ("#0969c3", "#b25c00", "#1a7f4b", "#7a3fc4", "#c5332b", "#007d8a", "#b0307f", "#677200")
@@ -109,6 +145,23 @@ THEMES = (
         ) | {"border": "ansi_blue", "border-blurred": "ansi_white"},
     ),
 )  # fmt: skip
+
+
+def palette(variables: Mapping[str, str]) -> dict[str, Style]:
+    """The styles of all parts under a theme.
+
+    Plain styles and no CSS component classes: each of those is a virtual node that Textual styles again for every
+    widget, which for thirty parts and ten widgets takes longer than all the rest of a screen.
+    """
+
+    def colour(name: str) -> Any:
+        return Color.parse(variables[name]).rich_color if name else None
+
+    return {
+        part: Style(color=colour(front), bgcolor=colour(back)) + Style.parse(attributes or "none")
+        for part, (front, back, attributes) in _PARTS.items()
+    }
+
 
 DEFAULT_VARIABLES = _DARK_VARIABLES
 """For the themes that come with Textual, which don't know these names."""

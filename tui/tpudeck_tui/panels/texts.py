@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["PAGES", "TextLine", "header"]
 
 TextLine: TypeAlias = "list[tuple[str, str]]"
-"""Texts and the parts (`cell--…`) they are painted as."""
+"""Texts and the parts (see `theme`) they are painted as."""
 Page: TypeAlias = "Callable[[Seen, int], list[TextLine]]"
 
 

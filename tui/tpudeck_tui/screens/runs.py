@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on, work
 from textual.binding import BindingType
-from textual.containers import Horizontal
 from textual.widget import Widget
-from textual.widgets import Input, Label, Static
 
 from tpudeck.config import read_toml
 from tpudeck.errors import InputError
@@ -20,6 +18,9 @@ from tpudeck_tui.query import Query, parse_query
 from tpudeck_tui.run_actions import RunActions
 from tpudeck_tui.screens.base import DeckScreen, shown
 from tpudeck_tui.widgets.table import Column, Table
+
+if TYPE_CHECKING:
+    from tpudeck_tui.widgets.filter import FilterLine
 
 __all__ = ["COLUMNS", "RunsScreen"]
 
@@ -47,6 +48,7 @@ COLUMNS: tuple[Column[RunSummary], ...] = (
     Column("note", "note", 24, lambda run: (run.note, "muted"), rank=14, grows=True),
 )  # fmt: skip
 
+_EXAMPLE = "status:running loss<3 tag:ablation cfg.train.learning_rate>1e-4 has:eval"
 _FIRST_STEPS = (
     ("", ""),
     ("No runs yet.", "title"),
@@ -76,6 +78,7 @@ class RunsScreen(RunActions, DeckScreen):
         super().__init__()
         self._query: Query = parse_query("")
         self._archived = False
+        self._filter_line: FilterLine | None = None
         self._configs: dict[str, Mapping[str, Any]] = {}
 
     def body(self) -> Iterable[Widget]:
@@ -84,16 +87,6 @@ class RunsScreen(RunActions, DeckScreen):
         )
         table.descending = self.app.memory.get("runs.descending", True)
         yield table
-        entry = Input(
-            placeholder="status:running loss<3 tag:ablation cfg.train.learning_rate>1e-4 has:eval", id="query"
-        )
-        entry.cursor_blink = False
-        line = Horizontal(Label("filter", classes="prompt"), entry, id="filter")
-        line.styles.height, line.display = 1, False
-        yield line
-        problem = Static("", id="problem", classes="fault", markup=False)
-        problem.display = False
-        yield problem
 
     @property
     def _table(self) -> Table[RunSummary]:
@@ -139,31 +132,28 @@ class RunsScreen(RunActions, DeckScreen):
     # Filter, sort, mark.
 
     def action_filter(self) -> None:
-        self.query_one("#filter").display = True
-        self.query_one("#query").focus()
+        from tpudeck_tui.widgets.filter import FilterLine
 
-    @on(Input.Changed, "#query")
-    def _query_changed(self, event: Input.Changed) -> None:
-        problem = self.query_one("#problem", Static)
-        try:
-            self._query = parse_query(event.value)
-        except InputError as error:
-            problem.update(error.message)
-            problem.display = True
-            return
-        problem.display = False
+        line = self._filter_line
+        if line is None:
+            self._filter_line = FilterLine(parse_query, _EXAMPLE)
+            self.mount(self._filter_line)
+        else:
+            line.begin()
+
+    def on_filter_line_changed(self, message: FilterLine.Changed) -> None:
+        self._query = parse_query(message.text)
         self.show_runs(self.app.runs)
 
-    @on(Input.Submitted, "#query")
-    def _query_submitted(self) -> None:
-        self.query_one("#filter").display = bool(self._query.text)
+    def on_filter_line_left(self) -> None:
         self._table.focus()
 
     def action_clear(self) -> None:
-        if self._table.has_focus and not self._query.text:
+        """First the filter, then the marks."""
+        if (line := self._filter_line) is not None and line.display:
+            line.clear()
+        else:
             self._table.marked.clear()
-        self.query_one("#query", Input).value = ""
-        self.query_one("#filter").display = False
         self._table.focus()
         self._table.repaint()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -15,13 +13,9 @@ from tpudeck_tui.widgets.canvas import Canvas
 
 __all__ = ["KeyBar", "TopBar"]
 
-_PARTS = {f"bar--{part}" for part in ("name", "tab", "here", "key", "muted", "warning")}
-
 
 class _Bar(Canvas):
     """One line of texts; those with an action can be clicked."""
-
-    COMPONENT_CLASSES: ClassVar[set[str]] = _PARTS
 
     def texts(self, width: int) -> list[tuple[str, str, str]]:
         """Text, part, action."""
@@ -30,7 +24,7 @@ class _Bar(Canvas):
     def paint(self, size: Size) -> list[Strip]:
         segments = []
         for text, part, action in self.texts(size.width):
-            style = self.part(f"bar--{part}") if part else self.rich_style
+            style = self.part(part)
             if action:
                 style += Style(meta={"@click": action})
             segments.append(Segment(text, style))
@@ -55,7 +49,7 @@ class TopBar(_Bar):
         full = width >= 100
         found = [(" tpudeck " if full else " ", "name", "")]
         for key, mode, title in self._tabs:
-            part = "here" if mode == here else "tab"
+            part = "here" if mode == here else "muted"
             found.append((f" {key} {title} ", part, f"app.switch_mode('{mode}')"))
         used = sum(len(text) for text, _, _ in found)
         room = width - used - 1

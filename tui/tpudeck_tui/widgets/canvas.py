@@ -7,14 +7,23 @@ frame, and a repaint that changes nothing costs nothing.
 
 from __future__ import annotations
 
-from rich.segment import Segment
 from rich.style import Style
 from textual import events
+from textual.app import App
 from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-__all__ = ["Canvas", "line_of"]
+__all__ = ["Canvas", "PaintingApp"]
+
+
+class PaintingApp(App[None]):
+    """An application that has a palette."""
+
+    @property
+    def palette(self) -> dict[str, Style]:
+        """Part → style."""
+        raise NotImplementedError
 
 
 class Canvas(Widget):
@@ -22,6 +31,7 @@ class Canvas(Widget):
 
     DEFAULT_CSS = "Canvas { height: 1fr; }"
 
+    app: PaintingApp
     _frame: list[Strip] | None = None
 
     def paint(self, size: Size) -> list[Strip]:
@@ -47,8 +57,13 @@ class Canvas(Widget):
             self.refresh(*regions)
 
     def part(self, name: str) -> Style:
-        """The style of a component class, over the widget's own."""
-        return self.rich_style + self.get_component_rich_style(name, partial=True)
+        """The style of a part, over the widget's own; no name is the widget's own style."""
+        return self.rich_style + self.palette[name] if name else self.rich_style
+
+    @property
+    def palette(self) -> dict[str, Style]:
+        """The styles of parts under the present theme."""
+        return self.app.palette
 
     def _painted(self) -> list[Strip]:
         size, base = self.content_size, self.rich_style
@@ -66,11 +81,6 @@ class Canvas(Widget):
 
     def _on_resize(self, event: events.Resize) -> None:
         self._frame = None
-
-
-def line_of(*parts: tuple[str, Style]) -> Strip:
-    """A strip of texts in styles."""
-    return Strip([Segment(text, style) for text, style in parts if text])
 
 
 def _difference(old: Strip, new: Strip) -> list[tuple[int, int]]:

@@ -39,14 +39,14 @@ from tpudeck_tui.plot import (
     summarise,
     ticks,
 )
+from tpudeck_tui.theme import SERIES_COLOURS
 from tpudeck_tui.widgets.canvas import Canvas
 
-__all__ = ["MARKERS", "SERIES_COLOURS", "Chart", "Flag", "Line", "XAxis"]
+__all__ = ["MARKERS", "Chart", "Flag", "Line", "XAxis"]
 
 XAxis = Literal["steps", "time", "tokens"]
 X_AXES: tuple[XAxis, ...] = ("steps", "time", "tokens")
 SMOOTHING = (0.0, 0.6, 0.9, 0.97, 0.99)
-SERIES_COLOURS = 8
 _MOST_WITH_RAW = 4
 """With more curves than that the raw data behind smoothed ones is left out."""
 MARKERS = "●◆▲■▼★○◇△□▽☆"
@@ -131,11 +131,6 @@ class Chart(Canvas, can_focus=True):
         Binding("x", "x_axis", "Steps, time or tokens", id="chart.x_axis"),
         Binding("e", "export", "Export CSV", id="chart.export"),
     ]
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "chart--title", "chart--title-focused", "chart--axis", "chart--grid", "chart--cursor", "chart--readout",
-        "chart--raw", "chart--dim", "chart--bad",
-        *(f"chart--series-{index}" for index in range(SERIES_COLOURS)),
-    }  # fmt: skip
 
     class ExportRequested(Message):
         """The points that are shown, as CSV."""
@@ -359,11 +354,8 @@ class Chart(Canvas, can_focus=True):
 
     # Painting.
 
-    def _style(self, part: str) -> Style:
-        return self.get_component_rich_style(f"chart--{part}", partial=True)
-
     def _series_style(self, line: Line) -> Style:
-        return self._style("dim" if line.dim else f"series-{line.index % SERIES_COLOURS}")
+        return self.palette["faint" if line.dim else f"series-{line.index % SERIES_COLOURS}"]
 
     def paint(self, size: Size) -> list[Strip]:
         width, height = size
@@ -391,7 +383,7 @@ class Chart(Canvas, can_focus=True):
         return frame
 
     def _paint_empty(self, width: int, height: int) -> list[Strip]:
-        base, muted = self.rich_style, self._style("axis")
+        base, muted = self.rich_style, self.palette["muted"]
         lines = [self._paint_header(width)] + [Strip.blank(width, base)] * (height - 1)
         message = fit(self.empty, width)
         pad = (width - len(message)) // 2
@@ -433,14 +425,14 @@ class Chart(Canvas, can_focus=True):
         patterns_HW = np.zeros((rows, cells), dtype=np.int64)
         owner_HW = np.zeros((rows, cells), dtype=np.int64)
         base = self.rich_style
-        styles = [base + self._style("grid")]
+        styles = [base + self.palette["faint"]]
         marks: list[tuple[int, int, str, int]] = []
         behind_owners = {0}
         several = self._several()
         for line, points, behind in self._curves():
             summary = summarise(points, columns)
             dots = raster(summary, scale, rows * glyphs.down, line=not line.dots)
-            styles.append(base + (self._style("raw") if behind else self._series_style(line)))
+            styles.append(base + (self.palette["raw"] if behind else self._series_style(line)))
             drawn = glyphs.patterns(dots)
             owner = len(styles) - 1
             if line.dots:
@@ -497,7 +489,7 @@ class Chart(Canvas, can_focus=True):
         cursor: int | None,
     ) -> Iterator[Strip]:
         base = self.rich_style
-        axis_style, cursor_style = base + self._style("axis"), self._style("cursor")
+        axis_style, cursor_style = base + self.palette["muted"], self.palette["chart-cursor"]
         for row, (chars_W, owner_W) in enumerate(zip(chars_HW, owner_HW, strict=True)):
             segments = []
             if self._left:
@@ -517,7 +509,7 @@ class Chart(Canvas, can_focus=True):
     def _paint_x_axis(self, columns: Columns, width: int, *, labels: bool) -> Iterator[Strip]:
         cells = columns.count // self.glyphs.across
         cell_width = columns.width * self.glyphs.across
-        base, axis_style = self.rich_style, self.rich_style + self._style("axis")
+        base, axis_style = self.rich_style, self.rich_style + self.palette["muted"]
         rule, text = ["─"] * cells, [" "] * (width + 12)
         free = 0
         for tick in self._x_ticks(columns, max(2, cells // 16)):
@@ -533,7 +525,7 @@ class Chart(Canvas, can_focus=True):
         for cell, character in enumerate(rule):
             if cell in flags:
                 kind = flags[cell]
-                style = base + self._style("bad" if kind == "nan" else "readout")
+                style = base + self.palette["bad" if kind == "nan" else "bright"]
                 segments.append(Segment(_FLAG_GLYPHS[kind], style))
             else:
                 segments.append(Segment(character, axis_style))
@@ -589,7 +581,7 @@ class Chart(Canvas, can_focus=True):
 
     def _paint_header(self, width: int) -> Strip:
         base = self.rich_style
-        title = self._style("title-focused" if self.has_focus else "title")
+        title = self.palette["title-focused" if self.has_focus else "title"]
         segments = [Segment(fit(self.chart_title, width), base + title)]
         room = width - len(segments[0].text)
         right = self._settings_text()
@@ -604,7 +596,7 @@ class Chart(Canvas, can_focus=True):
             if room <= 0:
                 break
         strip = Strip(segments).adjust_cell_length(width - len(right), base)
-        return Strip([*strip, Segment(right, base + self._style("axis"))]) if right else strip
+        return Strip([*strip, Segment(right, base + self.palette["muted"])]) if right else strip
 
     def _settings_text(self) -> str:
         parts: list[str] = [self.x_axis] if self.x_axis != "steps" else []
@@ -614,7 +606,7 @@ class Chart(Canvas, can_focus=True):
         return " · ".join(parts)
 
     def _legend(self) -> Iterator[tuple[str, Style]]:
-        muted = self._style("axis")
+        muted = self.palette["muted"]
         several = self._several()
         named = [line for line in self.lines if line.label and not line.dim]
         for line in named:
@@ -622,7 +614,7 @@ class Chart(Canvas, can_focus=True):
             newest = f" {format_value(float(finite[0]))}" if len(finite) else ""
             yield f"  {line.marker if several or line.dots else '─'} ", self._series_style(line)
             yield clean(line.label), muted
-            yield newest, self._style("readout")
+            yield newest, self.palette["bright"]
 
     def _readout(self) -> Iterator[tuple[str, Style]]:
         """Step, time, and each curve's value at the cursor."""
@@ -630,7 +622,7 @@ class Chart(Canvas, can_focus=True):
         if primary is None or x is None:
             return
         at = _nearest(primary.x(self.x_axis), x)
-        muted, bright, several = self._style("axis"), self._style("readout"), self._several()
+        muted, bright, several = self.palette["muted"], self.palette["bright"], self._several()
         yield f"  step {int(primary.step[at]):,} · {format_duration(float(primary.time[at]))}", bright
         for line in self.lines:
             points = line.points(self.x_axis)

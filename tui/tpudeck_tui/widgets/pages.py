@@ -11,7 +11,6 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.strip import Strip
 
-from tpudeck_tui.cells import PARTS
 from tpudeck_tui.widgets.canvas import Canvas
 
 __all__ = ["Lines", "Pages", "TextLine"]
@@ -23,8 +22,6 @@ Source = Callable[[int], list[TextLine]]
 
 class Lines(Canvas):
     """Lines of text, as many as fit."""
-
-    COMPONENT_CLASSES: ClassVar[set[str]] = PARTS
 
     def __init__(self, source: Source = lambda width: [], *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -39,7 +36,7 @@ class Lines(Canvas):
         return [self.strip_of(line) for line in self._source(size.width)[: size.height]]
 
     def strip_of(self, line: Sequence[tuple[str, str]]) -> Strip:
-        return Strip([Segment(text, self.part(f"cell--{part}") if part else self.rich_style) for text, part in line])
+        return Strip([Segment(text, self.part(part)) for text, part in line])
 
 
 class Pages(Lines, can_focus=True):
@@ -134,12 +131,12 @@ class Pages(Lines, can_focus=True):
         segments, used = [], 0
         for name in self.names:
             here = name == self.page
-            part = "cell--sorted" if here and self.has_focus else "cell--title" if here else "cell--muted"
+            part = "sorted" if here and self.has_focus else "title" if here else "muted"
             segments.append(Segment(f"{'▸' if here else ' '}{name} ", self.part(part)))
             segments.append(Segment(" ", self.rich_style))
             used += len(name) + 3
         note = f" {more} more ↓ " if more > 0 else ""
         rest = width - used - len(note)
         if rest > 0:
-            segments += [Segment("─" * rest, self.part("cell--faint")), Segment(note, self.part("cell--muted"))]
+            segments += [Segment("─" * rest, self.part("faint")), Segment(note, self.part("muted"))]
         return Strip(segments)

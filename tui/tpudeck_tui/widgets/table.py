@@ -18,7 +18,7 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
-from tpudeck_tui.cells import PARTS, pad
+from tpudeck_tui.cells import pad
 from tpudeck_tui.widgets.canvas import Canvas
 
 __all__ = ["Cell", "Column", "Table"]
@@ -26,7 +26,7 @@ __all__ = ["Cell", "Column", "Table"]
 Row = TypeVar("Row")
 
 Cell = tuple[str, str]
-"""Text and the part (`cell--…`) it is painted as; empty for the plain style."""
+"""Text and the part (see `theme`) it is painted as; empty for the plain style."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,6 @@ class Table(Canvas, Generic[Row], can_focus=True):
 
     ALLOW_MAXIMIZE: ClassVar[bool | None] = True
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = PARTS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Up", id="table.up", show=False),
         Binding("down,j", "move(1)", "Down", id="table.down", show=False),
@@ -259,10 +258,7 @@ class Table(Canvas, Generic[Row], can_focus=True):
             return (
                 strips
                 + [blank]
-                + [
-                    Strip([Segment("  " + text, self.part(f"cell--{part}" if part else "cell--muted"))])
-                    for text, part in self.empty
-                ]
+                + [Strip([Segment("  " + text, self.part(part or "muted"))]) for text, part in self.empty]
             )
         height = size.height - self.header
         shown = self.rows[self._top : self._top + height]
@@ -278,25 +274,23 @@ class Table(Canvas, Generic[Row], can_focus=True):
             here = column.key == self.sort_key and bool(column.sort)
             arrow = ("▼" if self.descending else "▲") if here else ""
             text = pad(arrow + column.title if column.right else column.title + arrow, width, right=column.right)
-            segments.append(Segment(text + " ", self.part("cell--sorted" if here else "cell--header")))
+            segments.append(Segment(text + " ", self.part("sorted" if here else "header")))
         return Strip(segments)
 
     def _paint_row(self, row: Row, columns: Sequence[tuple[Column[Row], int]], *, here: bool) -> Strip:
         under = Style()
         if here:
-            under = self.get_component_rich_style(
-                "cell--cursor" if self.has_focus else "cell--cursor-blurred", partial=True
-            )
+            under = self.palette["cursor" if self.has_focus else "cursor-blurred"]
         base = self.rich_style + under
         marked = self.identity(row) in self.marked
         pointer = "▌" if here else " "
         segments = [
-            Segment(pointer, self.part("cell--live") + under),
-            Segment("•" if marked else " ", self.part("cell--mark") + under),
+            Segment(pointer, self.part("live") + under),
+            Segment("•" if marked else " ", self.part("mark") + under),
         ]
         for column, width in columns:
             text, part = column.cell(row)
-            style = self.part(f"cell--{part}") + under if part else base
+            style = self.part(part) + under
             segments.append(Segment(pad(text, width, right=column.right), style))
             segments.append(Segment(" ", base))
         return Strip(segments)
@@ -307,7 +301,7 @@ class Table(Canvas, Generic[Row], can_focus=True):
             return [Segment(" ", self.rich_style)] * height
         length = max(1, height * height // len(self.rows))
         start = round(self._top / max(1, len(self.rows) - height) * (height - length))
-        thumb, track = Segment("┃", self.part("cell--muted")), Segment("│", self.part("cell--faint"))
+        thumb, track = Segment("┃", self.part("muted")), Segment("│", self.part("faint"))
         return [thumb if start <= line < start + length else track for line in range(height)]
 
 
