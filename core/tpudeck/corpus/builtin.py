@@ -82,8 +82,11 @@ def _builtins() -> Iterator[str]:
     """Docstrings of the built-in functions and types, which have no Python source."""
     for name in sorted(vars(builtins)):
         thing = getattr(builtins, name)
-        if not isinstance(thing, (type, BuiltinFunctionType)) or thing.__module__ != "builtins":
-            continue
+        if not isinstance(thing, (type, BuiltinFunctionType)) or (thing.__module__, thing.__name__) != (
+            "builtins",
+            name,
+        ):
+            continue  # what shells, site and other packages put there, and second names
         yield thing.__doc__ or ""
         if isinstance(thing, type):
             members = [vars(thing)[member] for member in sorted(vars(thing))]

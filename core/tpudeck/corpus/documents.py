@@ -115,8 +115,18 @@ class Documents:
                 batch, room = [], _BATCH_CHARACTERS
         if batch:
             yield batch
-        if not counts.documents and not counts.held_out:
+        if not counts.documents:
+            self._explain_emptiness(counts)
+
+    def _explain_emptiness(self, counts: CorpusCounts) -> None:
+        """Raise where nothing was found, or nothing to train on; an empty validation side is no error here."""
+        if not counts.held_out:
             raise CorpusError(f"{self.name} holds no text{_why(counts)}")
+        if self._held_out is not None and not self._held_out.validation:
+            raise CorpusError(
+                f"{self.name} leaves nothing to train on: all of its {counts.held_out:,} documents fall to validation",
+                hint="give more text, or a smaller corpus.validation_fraction",
+            )
 
     def _wanted(self, counts: CorpusCounts) -> Iterator[str]:
         """The documents of this side, cut to length and counted."""

@@ -11,6 +11,7 @@ import codecs
 import contextlib
 import csv
 import gzip
+import io
 import itertools
 import shutil
 import tempfile
@@ -74,11 +75,8 @@ def find_files(source: str) -> tuple[list[str], int]:
     """
     found = list(storage.list_files(source))
     if not found:
-        what = "no file matches" if set("*?[") & set(source) else "there is no file or folder"
-        raise CorpusError(
-            f"{what} {source}", hint="a corpus is a file, folder or glob, gs://…, hub:ORG/NAME or builtin"
-        )
-    outright = found == [source] or set("*?[") & set(source) or not _is_folder(source)
+        raise _nothing_there(source)
+    outright = found == [source] or _is_glob(source) or not _is_folder(source)
     files = found if outright else [name for name in found if kind_of(name)]
     if not files:
         raise CorpusError(f"the folder {source} holds no file of text, JSON lines, CSV or Parquet")
@@ -88,8 +86,22 @@ def find_files(source: str) -> tuple[list[str], int]:
     return files, len(found) - len(files)
 
 
+def _is_glob(source: str) -> bool:
+    return bool(set("*?[") & set(source)) and not storage.exists(source)
+
+
 def _is_folder(source: str) -> bool:
     return storage.is_bucket(source) or Path(source).expanduser().is_dir()
+
+
+def _nothing_there(source: str) -> CorpusError:
+    if _is_glob(source):
+        what = f"no file matches {source}"
+    elif not storage.is_bucket(source) and _is_folder(source):
+        what = f"there is no file in the folder {source}"
+    else:
+        what = f"there is no file or folder {source}"
+    return CorpusError(what, hint="a corpus is a file, folder or glob, gs://…, hub:ORG/NAME or builtin")
 
 
 def rows(name: str, *, column: str, unit: Unit, counts: CorpusCounts) -> Iterator[list[Any]]:
@@ -122,7 +134,7 @@ def _opened(name: str, *, seekable: bool) -> Iterator[IO[bytes]]:
         if compression == ".gz":
             file = stack.enter_context(cast("IO[bytes]", gzip.GzipFile(fileobj=file)))
         elif compression == ".zst":
-            file = stack.enter_context(_zstandard(file))
+            file = stack.enter_context(io.BufferedReader(_ZstandardFile(file), _BLOCK_BYTES))
         if compression and seekable:
             copy = stack.enter_context(tempfile.TemporaryFile())
             shutil.copyfileobj(file, copy, _BLOCK_BYTES)
@@ -131,11 +143,45 @@ def _opened(name: str, *, seekable: bool) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _zstandard(file: IO[bytes]) -> IO[bytes]:
-    import zstandard
+class _ZstandardFile(io.RawIOBase):
+    """The content of a ``.zst`` file, frame after frame; the library's own reader takes one that was cut for whole."""
 
-    stream: IO[bytes] = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-    return stream
+    _READ_BYTES = 1 << 16
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._frame: Any = None
+        self._compressed = b""
+        self._content = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._content:
+            self._compressed = self._compressed or self._file.read(self._READ_BYTES)
+            if not self._compressed:
+                if self._frame is not None:
+                    raise EOFError("it ends in the middle")
+                return 0
+            self._decompress()
+        count = min(len(buffer), len(self._content))
+        buffer[:count] = self._content[:count]
+        self._content = self._content[count:]
+        return count
+
+    def _decompress(self) -> None:
+        import zstandard
+
+        if self._frame is None:
+            self._frame = zstandard.ZstdDecompressor().decompressobj()
+        try:
+            self._content = memoryview(self._frame.decompress(self._compressed))
+        except zstandard.ZstdError as error:
+            raise EOFError(str(error)) from error
+        self._compressed = self._frame.unused_data
+        if self._frame.eof:
+            self._frame = None
 
 
 def _blocks(file: IO[bytes], name: str) -> Iterator[bytes]:

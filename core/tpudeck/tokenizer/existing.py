@@ -112,7 +112,8 @@ def _names(tokenizer: LoadedTokenizer, objective: str) -> dict[str, str]:
 def _encloses(tokenizer: LoadedTokenizer, objective: str) -> bool:
     """Whether a document is marked: on both sides for a masked model, at its end for a causal one."""
     ids = tokenizer.rust.encode("a").ids
-    return ids[-1] == tokenizer.eos_id and (objective == "causal" or ids[0] == tokenizer.bos_id)
+    beginning = objective == "masked" and tokenizer.bos_id != tokenizer.eos_id
+    return ids[-1] == tokenizer.eos_id and (ids[0] == tokenizer.bos_id or not beginning)
 
 
 def _template(tokenizer: LoadedTokenizer, objective: str) -> Any:

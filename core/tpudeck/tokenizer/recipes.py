@@ -109,9 +109,10 @@ def template(roles: Mapping[str, str], ids: Mapping[str, int]) -> Any:
     )
 
 
-def _spelling(specials: Iterable[str]) -> list[str]:
-    """The characters of the special tokens: always in the vocabulary, so that text can spell what it is not."""
-    return sorted(set("".join(specials)))
+def _always_known(kind: str, specials: Iterable[str]) -> set[str]:
+    """Characters in every vocabulary: those of the special tokens, so that text can spell what it is not; a space."""
+    spelling = set("".join(specials))
+    return spelling if kind == "wordpiece" else spelling | {_SPACE}
 
 
 def minimum_vocabulary(kind: str, survey: Survey) -> int:
@@ -119,10 +120,10 @@ def minimum_vocabulary(kind: str, survey: Survey) -> int:
     specials = len(survey.specials)
     if kind == "byte_bpe":
         return 256 + specials
-    alphabet = {mark for mark in survey.alphabet if not mark.isspace()} | set(_spelling(survey.specials))
+    alphabet = {mark for mark in survey.alphabet if not mark.isspace()} | _always_known(kind, survey.specials)
     if kind == "wordpiece":
         return len(alphabet) + len(survey.inner_characters()) + specials
-    return len(alphabet | {_SPACE}) + specials
+    return len(alphabet) + specials
 
 
 def trainer(settings: Settings, survey: Survey) -> Any:
@@ -130,22 +131,23 @@ def trainer(settings: Settings, survey: Survey) -> Any:
     from tokenizers import pre_tokenizers, trainers
 
     specials = list(survey.specials)
+    alphabet = sorted(_always_known(settings.kind, specials))
     common = {"vocab_size": settings.vocab_size, "show_progress": False}
     if settings.kind == "unigram":
         unk = roles_of(specials)["unk"]
-        alphabet = _spelling(specials)
         return trainers.UnigramTrainer(special_tokens=specials, unk_token=unk, initial_alphabet=alphabet, **common)
     if settings.kind == "wordpiece":
         # Told the inner characters in a fixed order, it numbers them so, and ties between merges break alike.
-        first = [*specials, *(_INNER + mark for mark in survey.inner_characters())]
+        inner = [_INNER + mark for mark in survey.inner_characters()]
         return trainers.WordPieceTrainer(
-            special_tokens=first,
-            initial_alphabet=_spelling(specials),
+            special_tokens=[*specials, *inner],
+            initial_alphabet=alphabet,
             continuing_subword_prefix=_INNER,
             **common,
         )
-    alphabet = pre_tokenizers.ByteLevel.alphabet() if settings.kind == "byte_bpe" else _spelling(specials)
-    return trainers.BpeTrainer(special_tokens=specials, initial_alphabet=sorted(alphabet), **common)
+    if settings.kind == "byte_bpe":
+        alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    return trainers.BpeTrainer(special_tokens=specials, initial_alphabet=alphabet, **common)
 
 
 def broken_up(batches: Iterable[Sequence[str]], specials: Sequence[str]) -> Iterator[list[str]]:
