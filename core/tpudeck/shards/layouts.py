@@ -55,6 +55,9 @@ class Layout(Protocol):
     def decode(self, records: Sequence[bytes]) -> Ids:
         """Records as sequences; ``ValueError`` where they are not of this layout."""
 
+    def padding_tokens(self, records: Sequence[bytes]) -> int:
+        """How many tokens the attention masks of these records leave out."""
+
 
 def layout_named(name: str, *, sequence_length: int, vocab_size: int) -> Layout:
     return Compact(sequence_length, vocab_size) if name == "compact" else Published(sequence_length)
@@ -101,6 +104,9 @@ class Compact:
             raise ValueError(f"a record does not hold {self.sequence_length} ids in one feature `ids`")
         return np.ascontiguousarray(raw[:, before:]).view(self.dtype).astype(np.int32)
 
+    def padding_tokens(self, records: Sequence[bytes]) -> int:
+        return 0
+
 
 class Published:
     """Records of int64 ``input_ids`` and ``attention_mask``."""
@@ -128,3 +134,9 @@ class Published:
         if len(ids) and not 0 <= ids.min() <= ids.max() < 2**31:
             raise ValueError("an id is negative or beyond 32 bits")
         return ids.astype(np.int32).reshape(-1, self.sequence_length)
+
+    def padding_tokens(self, records: Sequence[bytes]) -> int:
+        try:
+            return int((decode_int64s(records, "attention_mask")[0] == 0).sum())
+        except ValueError:  # without a mask there is no padding
+            return 0

@@ -50,6 +50,14 @@ class Sequences:
     def take(self, indices: npt.ArrayLike) -> Ids:
         """Sequences by number, as ids_NS; raises :class:`ArtefactError` where a record is damaged."""
         rows = np.asarray(indices, dtype=np.int64)
+        return self._decoded(self._gather(rows), rows)
+
+    def padding_tokens(self, indices: npt.ArrayLike) -> int:
+        """How many tokens of these sequences are padding, by their attention mask; compact sets have none."""
+        return self._layout.padding_tokens(self._gather(np.asarray(indices, dtype=np.int64)))
+
+    def _gather(self, rows: npt.NDArray[np.int64]) -> list[bytes]:
+        """Records by number, verified."""
         if len(rows) and not 0 <= rows.min() <= rows.max() < len(self):
             raise IndexError(f"sequences are numbered from 0 to {len(self) - 1}, got {rows.min()} to {rows.max()}")
         records: list[bytes] = [b""] * len(rows)
@@ -59,7 +67,7 @@ class Sequences:
             inside = rows[there] - (self._ends[shard] - self.shard_sizes[shard])
             for place, record in zip(there.tolist(), self._records(int(shard), inside), strict=True):
                 records[place] = record
-        return self._decoded(records, rows)
+        return records
 
     def chunks(self, sequences: int = _CHUNK_SEQUENCES) -> Iterator[Ids]:
         """All sequences in order, some at a time."""
