@@ -10,6 +10,7 @@ no curve runs back over itself, and is kept beside it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -57,22 +58,29 @@ def smooth(values: Floats, *, weight: float) -> Floats:
     return smoothed
 
 
-def _average(values: Floats, weight: float, block: int = 256) -> Floats:
-    """The recursion ``a_i = w a_(i-1) + v_i``, a block at a time: within a block it is a triangular matrix product."""
+def _average(values: Floats, weight: float) -> Floats:
     if weight <= 0 or not len(values):
         return values
-    size = min(block, len(values))
-    powers = weight ** np.arange(size)
-    lower = np.tril(weight ** np.abs(np.subtract.outer(np.arange(size), np.arange(size))))
-    padded = np.zeros(-(-len(values) // size) * size)
-    padded[: len(values)] = values
-    sums = padded.reshape(-1, size) @ lower.T
-    carry = 0.0
-    for row in sums:
-        row += carry * weight * powers
-        carry = row[-1]
-    counts = (1 - weight ** np.arange(1, len(values) + 1)) / (1 - weight)
-    return sums.reshape(-1)[: len(values)] / counts
+    sums = _recursion(values, weight)
+    # The sum of the weights is 1 / (1 - w) once w^i has vanished; only before that it has to be worked out.
+    young = min(len(values), math.ceil(math.log(1e-17) / math.log(weight)))
+    sums[:young] *= (1 - weight) / (1 - weight ** np.arange(1, young + 1))
+    sums[young:] *= 1 - weight
+    return sums
+
+
+def _recursion(values: Floats, weight: float, block: int = 128) -> Floats:
+    """``a_i = w a_(i-1) + v_i`` without a loop over points: doubling within blocks, then the same over their ends."""
+    rows = np.zeros((-(-len(values) // block), block))
+    rows.reshape(-1)[: len(values)] = values
+    shift = 1
+    while shift < min(block, len(values)):
+        rows[:, shift:] += weight**shift * rows[:, :-shift]
+        shift *= 2
+    if len(rows) > 1:
+        ends = _recursion(rows[:, -1], weight**block)
+        rows[1:] += ends[:-1, None] * weight ** np.arange(1, block + 1)
+    return rows.reshape(-1)[: len(values)]
 
 
 class Table:
