@@ -50,6 +50,7 @@ __all__ = ["TASKS", "Job", "JobProcess", "main", "run", "start", "stop_requested
 TASKS: dict[str, str] = {
     "tokenizer": "tpudeck.tokenizer",
     "shards": "tpudeck.shards",
+    "inspect-shards": "tpudeck.inspection",
     "train": "tpudeck.training",
     "export": "tpudeck.training",
     "fill-mask": "tpudeck.training",

@@ -73,6 +73,11 @@ TEXTS = [
         "needs 20.93G and the chip has 15.48G: 1.35 times as much",
         "74% of the batch",
     ),
+    (
+        "RESOURCE_EXHAUSTED: Allocation (size=68719476736) would exceed memory (size=17179869184) :: #allocation419",
+        "a single array of the step needs 64.0 GiB and the chip has 16.0 GiB",
+        "smaller batch",
+    ),
     ("Ran out of memory in memory space hbm. Used 900.00M of 0.50G hbm.", "1.76 times", "57%"),
     ("InvalidArgumentError: Detected unsupported operations when trying to compile graph", "cannot take", "static"),
     ("Input 1 to node `Reshape` with op Reshape must be a compile-time constant.", "cannot take", "static"),

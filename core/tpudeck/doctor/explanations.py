@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
+from tpudeck.units import format_bytes
+
 __all__ = ["Explanation", "explain"]
 
 
@@ -125,9 +127,17 @@ KNOWN: tuple[_Known, ...] = (
             f"{_times_too_large(match):.2f} times as much"
         ),
         lambda match: (
-            "halve the batch per replica and double train.accumulation_steps, or train.precision = bfloat16; as a "
-            f"first guess {1 / _times_too_large(match):.0%} of the batch fits, and `tpudeck preflight` asks the compiler"
+            "halve the batch per replica and double train.accumulation_steps, or train.precision = bfloat16; as "
+            f"a first guess {1 / _times_too_large(match):.0%} of the batch fits; `tpudeck preflight` asks the compiler"
         ),
+    ),
+    _known(
+        r"Allocation \(size=(\d+)\) would exceed memory \(size=(\d+)\)",
+        lambda match: (
+            f"a single array of the step needs {format_bytes(int(match[1]))} and the chip has "
+            f"{format_bytes(int(match[2]))}"
+        ),
+        "a much smaller batch per replica, with more train.accumulation_steps",
     ),
     _known(
         r"Detected unsupported operations|must be a compile-time constant",
