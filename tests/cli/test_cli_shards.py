@@ -86,3 +86,68 @@ def test_a_missing_text_or_tokenizer_is_an_error_and_nothing_is_written(text: Pa
         assert "absent" in done.stderr
         assert "Traceback" not in done.stderr
         assert not (text.parent / "out").exists()
+
+
+def test_show_gives_the_numbers_of_the_set_and_keeps_them(text: Path) -> None:
+    result = orjson.loads(build(text, "--json").stdout)
+    first = orjson.loads(tpudeck("shards", "show", text.parent / "out", "--json").stdout)
+    assert first["splits"]["train"]["sequences"] == result["train"]["sequences"]
+    assert not first.pop("cached")
+    assert orjson.loads(tpudeck("shards", "show", text.parent / "out", "--json").stdout) == first
+    shown = tpudeck("shards", "show", text.parent / "out")
+    assert shown.returncode == 0, shown.stderr
+    assert "document lengths in tokens" in shown.stdout
+
+
+def test_head_decodes_records_and_jumps_to_one(text: Path) -> None:
+    build(text)
+    arguments = ("--tokenizer", text.parent / "tokenizer", "--json")
+    many = orjson.loads(tpudeck("shards", "head", text.parent / "out", "-n", "5", *arguments).stdout)
+    assert [record["index"] for record in many] == [0, 1, 2, 3, 4]
+    assert many[0]["tokens"][0] == "<s>"
+    one = orjson.loads(
+        tpudeck("shards", "head", text.parent / "out", "--shard", "0", "--from", "3", "-n", "1", *arguments).stdout
+    )
+    assert one == [many[3]]
+    beyond = tpudeck("shards", "head", text.parent / "out", "--from", "999999")
+    assert beyond.returncode == 2
+    assert "has the sequences 0 to" in beyond.stderr
+
+
+def test_head_shows_the_masks_that_training_draws_at_a_step(text: Path) -> None:
+    from tpudeck.masking import mask_batch
+    from tpudeck.shards import open_set
+    from tpudeck.shards.order import batch_rows
+
+    build(text)
+    done = tpudeck(
+        "shards",
+        "head",
+        text.parent / "out",
+        "--step",
+        "7",
+        "-n",
+        "4",
+        "--tokenizer",
+        text.parent / "tokenizer",
+        "--json",
+    )
+    assert done.returncode == 0, done.stderr
+    shown = orjson.loads(done.stdout)
+    # A plain text is trained with seed 0, batches of 32, and 15 % of the positions of a preset's sequences.
+    sequences = open_set(text.parent / "out").split("train")
+    rows = batch_rows(7, seed=0, global_batch=32, shard_sizes=sequences.shard_sizes)
+    masked = mask_batch(
+        sequences.take(rows),
+        seed=0,
+        step=7,
+        microstep=0,
+        first_row=0,
+        mask_id=4,
+        special_ids=range(5),
+        vocab_size=65,
+        count=2,
+    )
+    assert [record["index"] for record in shown] == rows[:4].tolist()
+    assert [record["inputs"] for record in shown] == masked.inputs_BS[:4].tolist()
+    assert [record["masked_positions"] for record in shown] == masked.positions_BP[:4].tolist()

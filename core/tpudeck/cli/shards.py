@@ -1,4 +1,4 @@
-"""``tpudeck shards …``: encode a text for training, and check what was encoded."""
+"""``tpudeck shards …``: encode a text for training, check what was encoded, and look inside."""
 
 from __future__ import annotations
 
@@ -70,6 +70,108 @@ def verify(shards: str = _SHARDS, as_json: bool = _JSON) -> None:
         )
     if found.faults:
         raise typer.Exit(2)
+
+
+@app.command()
+def show(shards: str = _SHARDS, as_json: bool = _JSON) -> None:
+    """What is in a shard set: counts, shares, frequencies, document lengths, and what to do about them."""
+    from tpudeck import jobs
+    from tpudeck.cli.output import emit_json
+    from tpudeck.cli.shard_views import print_statistics
+    from tpudeck.cli.source import experiment_for, progress_line
+    from tpudeck.config import Home
+    from tpudeck.inspection.task import known_shards
+
+    folder = find_shards(shards)
+    found = known_shards(Home.here(), folder)
+    if found is None:
+        with progress_line(lambda told: f"reading: {told['done']:,} of {told['total']:,} sequences") as on_progress:
+            found = jobs.run(
+                "inspect-shards",
+                experiment_for("builtin"),
+                request={"shards": _absolute(str(folder))},
+                on_progress=on_progress,
+            )
+    if as_json:
+        emit_json(found)
+    else:
+        print_statistics(found)
+
+
+@app.command()
+def head(
+    shards: str = _SHARDS,
+    count: int = typer.Option(3, "--count", "-n", min=1, help="How many sequences."),
+    first: int = typer.Option(0, "--from", min=0, help="Number of the first."),
+    shard: int = typer.Option(-1, "--shard", help="Count --from within this file of the split (0: the first)."),
+    split: str = typer.Option("train", "--split", help="train or validation."),
+    tokenizer: str = typer.Option("", "--tokenizer", metavar="DIR", help="Decode with this one."),
+    step: int = typer.Option(-1, "--step", help="The batch of this step instead, with the masks that training draws."),
+    as_json: bool = _JSON,
+) -> None:
+    """Sequences as text, by number, or as training sees them at a step."""
+    import numpy as np
+
+    from tpudeck.cli.output import emit_json
+    from tpudeck.cli.shard_views import print_records
+    from tpudeck.errors import InputError
+    from tpudeck.inspection.records import number_in_set, records, training_records
+    from tpudeck.shards import open_set
+
+    opened = open_set(find_shards(shards))
+    loaded = _decoder(opened, tokenizer)
+    if step >= 0:
+        if loaded is None:
+            raise InputError("masks need the tokenizer of the set", hint="--tokenizer DIR")
+        experiment, global_batch = _training_of(shards, opened.sequence_length)
+        shown = training_records(opened, experiment, loaded, step=step, global_batch=global_batch, count=count)
+    else:
+        start = number_in_set(opened, split, shard, first) if shard >= 0 else first
+        total = len(opened.split(split))
+        if start >= total:
+            raise InputError(f"{split} has the sequences 0 to {total - 1}, got {start}")
+        shown = records(opened, split, np.arange(start, min(start + count, total)), loaded)
+    if as_json:
+        emit_json(shown)
+    else:
+        print_records(shown)
+
+
+def _decoder(shards: Any, folder: str) -> Any:
+    """The tokenizer that was asked for, or the kept one that the set was made with; none where there is neither."""
+    from tpudeck.config import Home
+    from tpudeck.inspection.records import find_tokenizer
+    from tpudeck.tokenizer import load
+
+    found = Path(folder).expanduser() if folder else find_tokenizer(Home.here(), shards.tokenizer_hash)
+    if found is None:
+        return None
+    loaded = load(found)
+    shards.require_tokenizer(loaded.hash, found)
+    return loaded
+
+
+def _training_of(name: str, sequence_length: int) -> tuple[Any, int]:
+    """What decides batches and masks: the experiment of a run or preset (else a plain one), and its global batch."""
+    from tpudeck.cli.source import experiment_for
+    from tpudeck.config import Home
+    from tpudeck.errors import InputError
+    from tpudeck.plan import global_batch_size
+    from tpudeck.presets import load_experiment
+    from tpudeck.runs.index import find_run
+    from tpudeck.storage import read_json
+
+    if name.startswith("preset:"):
+        experiment = experiment_for(name)
+    else:
+        try:
+            run = find_run(Home.here(), name)
+            experiment = load_experiment(run / "experiment.toml")
+            if (run / "plan.json").exists():
+                return experiment, int(read_json(run / "plan.json")["global_batch"])
+        except InputError:
+            experiment = experiment_for("builtin", [f"shards.sequence_length={sequence_length}"])
+    return experiment, global_batch_size(experiment, replicas=experiment.device.replicas or 1)
 
 
 def find_shards(name: str) -> Path:
