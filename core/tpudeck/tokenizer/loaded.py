@@ -149,7 +149,7 @@ def _unreadable(path: Path, text: str, error: Exception) -> ArtefactError:
     by = f" (written by tokenizers {written_by})" if written_by else ""
     return ArtefactError(
         f"{path}{by} is not understood by tokenizers {tokenizers.__version__}: {error}",
-        hint="it was probably written by a newer version of tokenizers: save it with this one, or update tokenizers",
+        hint="a newer version wrote it, or it was edited: save it with this version, or update tokenizers",
     )
 
 
