@@ -340,3 +340,39 @@ async def test_looking_writes_nothing_into_runs(deck: Deck, home: Home) -> None:
             await pilot.press(key)
             await pilot.pause(0.2)
     assert written_to(home.runs) - before <= {f"{run.folder.name}/run.lock"}
+
+
+async def test_a_tokenizer_splits_what_is_typed(deck: Deck, home: Home) -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    folder = home.tokenizers / "abc"
+    folder.mkdir(parents=True)
+    words = {"<s>": 0, "</s>": 1, "[red]": 2, "blue": 3, "<unk>": 4}
+    rust = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    rust.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    rust.add_special_tokens(["<s>", "</s>"])
+    rust.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text('{"cls_token": "<s>", "sep_token": "</s>", "unk_token": "<unk>"}')
+    (folder / "manifest.json").write_text('{"kind": "[wordlevel]", "vocab_size": 5}')
+    async with deck.run_test(size=(100, 30), notifications=True) as pilot:
+        await pilot.press("3")
+        await until(pilot, "characters per token")
+        await pilot.press("i", *["backspace"] * 80, *"[red] blue x")
+        await until(pilot, lambda text: "[red]" in text and "│ 3 tokens" in text and "1 unknown" in text)
+
+
+async def test_a_damaged_artefact_is_told_in_words(deck: Deck, home: Home) -> None:
+    for name in ("a", "b"):
+        (home.shards / name).mkdir(parents=True)
+        (home.shards / name / "manifest.json").write_text("{" if name == "a" else '{"format_version": 99}')
+    async with deck.run_test(size=(100, 30), notifications=True) as pilot:
+        await pilot.press("3")
+        await until(pilot, lambda text: "damaged" in text and ("is damaged" in text or "format version" in text))
+
+
+async def test_the_machine_and_the_doctor_are_shown(deck: Deck) -> None:
+    async with deck.run_test(size=(100, 40), notifications=True) as pilot:
+        await pilot.press("6")
+        await until(pilot, lambda text: "Python" in text and "load" in text)
+        await pilot.press("1")
+        await until(pilot, "No runs yet.")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar
 
-from textual import on
+from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.content import Content
@@ -14,14 +14,15 @@ from textual.widget import Widget
 from textual.widgets import Button, Input, Label, Static
 
 from tpudeck.config import Home
-from tpudeck.errors import InputError, TpudeckError
+from tpudeck.doctor import refuse_what_cannot_start
+from tpudeck.errors import TpudeckError
 from tpudeck.presets import resolve
+from tpudeck.shards.task import ready as shards_ready
+from tpudeck.tokenizer.stage import ready as tokenizer_ready
 from tpudeck_tui.draft import Draft
 from tpudeck_tui.screens.dialogs import Dialog
 
 __all__ = ["LaunchDialog"]
-
-_DEVICES = ("auto", "cpu", "gpu", "tpu")
 
 
 class LaunchDialog(Dialog[Path]):
@@ -36,6 +37,7 @@ class LaunchDialog(Dialog[Path]):
         super().__init__()
         self._home = home
         self._draft = draft
+        self._ready: list[str] = []
 
     def heading(self) -> str:
         return f"Launch {self._draft.preset}"
@@ -62,6 +64,7 @@ class LaunchDialog(Dialog[Path]):
 
     def on_mount(self) -> None:
         self._look()
+        self._look_for_artefacts()
 
     @on(Input.Changed)
     def _look(self) -> None:
@@ -97,14 +100,32 @@ class LaunchDialog(Dialog[Path]):
     def _checks(self) -> list[str]:
         """What was looked at, and how it came out."""
         try:
-            resolve(self._draft.preset, home=self._home, overrides=self._overrides())
-        except InputError as error:
+            experiment = resolve(self._draft.preset, home=self._home, overrides=self._overrides()).experiment
+            refuse_what_cannot_start(experiment)
+        except TpudeckError as error:
             return [f"✗ {line}" for line in error.show().splitlines()]
         changed = len(self._draft.changes)
-        found = ["✓ the experiment breaks no rule" + (f" ({changed} changed)" if changed else "")]
-        if self._device and self._device not in _DEVICES:
-            found.append(f"✗ a device is one of {', '.join(_DEVICES)}")
-        return [*found, "✓ tokenizer and shards are taken ready where the same ones were made before"]
+        good = "✓ the experiment breaks no rule" + (f" ({changed} changed)" if changed else "")
+        return [good, "✓ this machine can start it", *self._ready]
+
+    @work(thread=True, exclusive=True, group="ready")
+    def _look_for_artefacts(self) -> None:
+        """Which stages have nothing to do; to know it the text may have to be read, so it is found out aside."""
+        experiment = self._draft.experiment
+        found = []
+        for stage, ready in (("tokenizer", tokenizer_ready), ("shards", shards_ready)):
+            try:
+                there = experiment is not None and ready(experiment, self._home) is not None
+            except (TpudeckError, OSError) as error:
+                found.append(f"✗ {stage}: {error}")
+                continue
+            found.append(f"✓ {stage}: found ready" if there else f"· {stage}: is made first")
+        self.app.call_from_thread(self._take_ready, found)
+
+    def _take_ready(self, found: list[str]) -> None:
+        self._ready = found
+        if self.is_attached:
+            self._look()
 
     def action_copy(self) -> None:
         self.app.copy_to_clipboard(self._command())
