@@ -156,6 +156,12 @@ def test_a_name_that_is_no_file_name_is_refused(home: Home, name: str) -> None:
     assert not home.presets.exists()
 
 
+def test_a_home_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("a file")
+    with pytest.raises(InputError, match=r"mine\.toml cannot be written"):
+        copy_preset("quickstart", "mine", home=Home(tmp_path / "home"))
+
+
 def test_a_saved_preset_holds_only_what_it_changes(home: Home) -> None:
     path = save_preset("mine", extends="quickstart", changes={"train": {"seed": 3}}, home=home)
     assert path.read_text() == 'extends = "quickstart"\n\n[train]\nseed = 3\n'

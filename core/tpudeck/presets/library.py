@@ -264,6 +264,11 @@ def _write_own(name: str, text: bytes, home: Home) -> Path:
     path = home.presets / f"{name}.toml"
     if path.exists():
         raise InputError(f"there is a preset {name} already: {path}", hint="choose another name, or delete it first")
-    home.presets.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, text)
+    try:
+        home.presets.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, text)
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written: {error.strerror}", hint="TPUDECK_HOME names another folder"
+        ) from error
     return path
