@@ -15,6 +15,7 @@ import contextlib
 import errno
 import fcntl
 import io
+import itertools
 import os
 import shutil
 import time
@@ -30,8 +31,9 @@ from tpudeck.errors import ArtefactError, CorpusError, InputError, WorkError
 from tpudeck.shards.layouts import Layout, layout_named
 from tpudeck.shards.ledger import LEDGER_FILE, Ledger, SplitState
 from tpudeck.shards.manifest import COUNTS_FILE, Manifest, Packing, ShardFile, SplitSummary, content_hash
-from tpudeck.shards.sets import Sequences, ShardSet, count_tokens, open_set
+from tpudeck.shards.sets import ShardSet, open_set
 from tpudeck.storage import write_atomic
+from tpudeck.tfrecord import read_records
 
 if TYPE_CHECKING:
     from tpudeck.tokenizer import LoadedTokenizer
@@ -111,7 +113,7 @@ def _finish(
         name: writer.ledger.split(name).summary(packing.sequence_length) for name in SPLITS
     }
     counts = io.BytesIO()
-    np.save(counts, writer.train_counts(), allow_pickle=False)
+    np.save(counts, writer.train_counts, allow_pickle=False)
     write_atomic(folder / COUNTS_FILE, counts.getvalue())
     about_tokenizer = {
         "hash": tokenizer.hash,
@@ -146,6 +148,10 @@ class _Writer:
         self.tokenizer = tokenizer
         self.ledger = ledger
         self.reporter = reporter
+        self.train_counts = np.zeros(tokenizer.vocab_size, dtype=np.int64)
+        """How often each token occurs in the training split."""
+        for file in ledger.split("train").files:
+            self._count_again(file)
 
     def write_split(self, split: str, documents: Text) -> None:
         """Write what is missing of a split."""
@@ -170,12 +176,14 @@ class _Writer:
             hint=f"give more text, or a shorter shards.sequence_length{larger}",
         )
 
-    def train_counts(self) -> npt.NDArray[np.int64]:
-        """How often each token occurs in the training split."""
-        files = self.ledger.split("train").files
-        paths, sizes = [self.folder / file.name for file in files], [file.sequences for file in files]
-        vocab_size = self.tokenizer.vocab_size
-        return count_tokens(Sequences(paths, sizes, self.layout, vocab_size), vocab_size)
+    def _count_again(self, file: ShardFile) -> None:
+        """Count the tokens of a shard that an earlier attempt wrote."""
+        records = read_records(self.folder / file.name)
+        while batch := [record.data for record in itertools.islice(records, 1024)]:
+            self.count(self.layout.decode(batch))
+
+    def count(self, ids_NS: npt.NDArray[Any]) -> None:
+        self.train_counts += np.bincount(ids_NS.ravel(), minlength=len(self.train_counts))
 
     def _encode(self, texts: list[str]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
         """The tokens of some documents in a row, with what begins and ends each; and how many each document has."""
@@ -219,7 +227,10 @@ class _Stream:
                 self._shard = _Shard(self._writer.folder, self._split, len(self._state.files), self._writer.layout)
             count = min(full, self._writer.packing.shard_sequences - self._shard.sequences)
             used = count * self._length
-            self._shard.write(self._tokens[:used].reshape(count, self._length))
+            ids_NS = self._tokens[:used].reshape(count, self._length)
+            self._shard.write(ids_NS)
+            if self._split == "train":
+                self._writer.count(ids_NS)
             self._tokens = self._tokens[used:]
             self.sequences += count
             if self._shard.sequences == self._writer.packing.shard_sequences:
