@@ -122,6 +122,6 @@ def test_the_largest_batch_is_found_in_few_trials_wherever_the_search_starts(lim
         return size <= limit
 
     found = largest_fitting(fits, start=start)
-    assert found == (limit // 8 * 8 if limit < 4096 else found)
+    assert found == limit // 8 * 8 if limit < 2048 else 2048 < found <= 4096
     assert all(size % 8 == 0 for size in tried)
-    assert len(set(tried)) <= 20
+    assert len(set(tried)) <= 12

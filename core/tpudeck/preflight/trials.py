@@ -83,10 +83,15 @@ def _replica_batch(experiment: Experiment) -> int:
 
 
 def largest_fitting(fits: Callable[[int], bool], *, start: int) -> int:
-    """The largest multiple of eight that fits, by doubling and bisection; 0 where not even eight do."""
+    """The largest multiple of eight that fits, by doubling and bisection; 0 where not even eight do.
+
+    Doubling ends at a few thousand: what is larger is no longer a question of memory.
+    """
     low, high = 0, max(_MULTIPLE, start // _MULTIPLE * _MULTIPLE)
-    while high <= _LARGEST and fits(high):
+    while fits(high):
         low, high = high, 2 * high
+        if high > _LARGEST:
+            return low
     while high - low > _MULTIPLE:
         middle = (low + high) // 2 // _MULTIPLE * _MULTIPLE
         low, high = (middle, high) if fits(middle) else (low, middle)
