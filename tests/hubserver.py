@@ -1,20 +1,25 @@
-"""A Hugging Face Hub on loopback, for tests: what the client libraries ask for when they read, from folders on disk.
+"""A Hugging Face Hub on loopback, for tests: what the client libraries ask for when they read and write, on disk.
 
 ``HubServer`` serves every folder below its root as a repository: ``datasets/ORG/NAME`` and ``models/ORG/NAME``. A
 repository whose folder holds ``.gated`` refuses its files. Clients find it by :meth:`HubServer.environ`, which has to
 be set before ``huggingface_hub`` is imported: use a child process.
+
+Only who knows ``HubServer.token`` may write. A write is a commit: small files come inside it, large ones before, each
+under its hash, and what arrived once is not asked for again. ``HubServer.plan`` names a status (or ``"hang"``) that a
+request gets instead of its answer.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 __all__ = ["HubServer"]
@@ -51,7 +56,7 @@ class Repository:
         return {
             "id": self.name,
             "sha": self.commit(),
-            "private": False,
+            "private": (self.folder / ".private").exists(),
             "gated": "auto" if self.gated else False,
             "tags": [],
             "downloads": 0,
@@ -95,18 +100,104 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._answer()
 
+    def do_PUT(self) -> None:
+        self._answer()
+
     def _answer(self) -> None:
         url = urlsplit(self.path)
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.server.hub.requests.append(f"{self.command} {url.path}")
+        body = self._body()
+        hub = self.server.hub
+        hub.requests.append(f"{self.command} {url.path}")
         parts = [unquote(part) for part in url.path.split("/") if part]
-        if parts[:1] == ["api"] and parts[1:2] and parts[1] in _KINDS:
+        planned = hub.plan(hub.requests[-1])
+        if planned == "hang":
+            hub.closing.wait()
+        elif planned is not None:
+            self._error(int(planned), "Injected")
+        elif self._writes(parts):
+            if self.headers.get("Authorization") != f"Bearer {hub.token}" and parts[0] != "lfs":
+                self._error(401, "Unauthorized")
+            else:
+                self._write(parts, body)
+        elif parts[:1] == ["api"] and parts[1:2] and parts[1] in _KINDS:
             self._api(parts[1], parts[2:], "recursive=true" in url.query.lower(), body)
         elif "resolve" in parts:
             kind = "datasets" if parts[0] == "datasets" else "models"
             self._resolve(kind, parts[1:] if kind == "datasets" else parts)
         else:
             self._error(404, "EntryNotFound")
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = b""
+        while size := int(self.rfile.readline(), 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
+
+    def _writes(self, parts: list[str]) -> bool:
+        return (
+            parts[:2] in (["api", "whoami-v2"], ["api", "repos"], ["api", "validate-yaml"])
+            or parts[:1] == ["lfs"]
+            or parts[-3:] == ["lfs", "objects", "batch"]
+            or (parts[:1] == ["api"] and parts[4:5] in (["preupload"], ["commit"], ["branch"]))
+        )
+
+    def _write(self, parts: list[str], body: bytes) -> None:
+        hub = self.server.hub
+        if parts[:2] == ["api", "whoami-v2"]:
+            self._json({"type": "user", "name": "org", "orgs": []})
+        elif parts[:2] == ["api", "validate-yaml"]:
+            self._json({"errors": [], "warnings": []})
+        elif parts[:2] == ["api", "repos"]:
+            self._create(json.loads(body))
+        elif parts[0] == "lfs":
+            if hashlib.sha256(body).hexdigest() == parts[1]:
+                hub.large[parts[1]] = body
+            self._json({})
+        elif parts[-1] == "batch":
+            self._json({"transfer": "basic", "objects": [self._large(item) for item in json.loads(body)["objects"]]})
+        elif parts[4] == "preupload":
+            files = json.loads(body)["files"]
+            modes = [{"path": file["path"], "uploadMode": _mode(file), "shouldIgnore": False} for file in files]
+            self._json({"files": modes})
+        else:
+            self._commit(parts[1], "/".join(parts[2:4]), body)
+
+    def _create(self, wanted: Mapping[str, Any]) -> None:
+        kind = f"{wanted.get('type') or 'model'}s"
+        name = f"{wanted['organization']}/{wanted['name']}" if wanted.get("organization") else wanted["name"]
+        url = f"{self.server.hub.url}/{'datasets/' if kind == 'datasets' else ''}{name}"
+        if self.server.hub.repository(kind, name):
+            self._send(409, json.dumps({"url": url}).encode(), {"Content-Type": "application/json"})
+            return
+        folder = self.server.hub.add(kind, name, {})
+        folder.mkdir(parents=True)
+        if wanted.get("private"):
+            (folder / ".private").touch()
+        self._json({"url": url, "name": name})
+
+    def _large(self, item: Mapping[str, Any]) -> dict[str, Any]:
+        known = {"oid": item["oid"], "size": item["size"]}
+        if item["oid"] in self.server.hub.large:
+            return known
+        return known | {"actions": {"upload": {"href": f"{self.server.hub.url}/lfs/{item['oid']}", "header": {}}}}
+
+    def _commit(self, kind: str, name: str, body: bytes) -> None:
+        hub = self.server.hub
+        files = {}
+        for line in map(json.loads, body.splitlines()):
+            if line["key"] == "file":
+                files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
+            elif line["key"] == "lfsFile":
+                files[line["value"]["path"]] = hub.large[line["value"]["oid"]]
+        hub.add(kind, name, files)
+        repository = hub.repository(kind, name)
+        assert repository is not None
+        url = f"{hub.url}/{'datasets/' if kind == 'datasets' else ''}{name}/commit/{repository.commit()}"
+        self._json({"success": True, "commitOid": repository.commit(), "commitUrl": url, "hookOutput": ""})
 
     def _api(self, kind: str, parts: list[str], recursive: bool, body: bytes) -> None:
         repository = self._find(kind, parts)
@@ -182,6 +273,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
 
+def _mode(file: Mapping[str, Any]) -> str:
+    """As the real one decides: by the name, and by the size."""
+    return "lfs" if file["path"].endswith(".safetensors") or file["size"] > 1 << 20 else "regular"
+
+
 class _Http(ThreadingHTTPServer):
     daemon_threads = True
     hub: HubServer
@@ -194,6 +290,11 @@ class HubServer:
         self.root = root
         self.requests: list[str] = []
         """What was asked, in order: ``GET /api/…``."""
+        self.token = "hf_loopbackTokenForTests"
+        self.large: dict[str, bytes] = {}
+        """Large files that arrived, by their SHA-256."""
+        self.plan: Callable[[str], int | Literal["hang"] | None] = lambda request: None
+        self.closing = threading.Event()
         self._http = _Http(("127.0.0.1", 0), _Handler)
         self._http.hub = self
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
@@ -233,6 +334,7 @@ class HubServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.closing.set()
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()

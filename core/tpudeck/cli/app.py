@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 import tpudeck
-from tpudeck.cli import corpus, devices, doctor, models, presets, run, runs, shards, tokenizer
+from tpudeck.cli import corpus, devices, doctor, hub, models, presets, run, runs, shards, tokenizer, transfers
 
 app = typer.Typer(
     name="tpudeck",
@@ -34,6 +34,7 @@ def _root(
 
 run.register(app)
 models.register(app)
+hub.register(app)
 devices.register(app)
 app.add_typer(runs.app, name="runs")
 app.add_typer(presets.app, name="presets")
@@ -41,3 +42,4 @@ app.add_typer(doctor.app, name="doctor")
 app.add_typer(corpus.app, name="corpus")
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(shards.app, name="shards")
+transfers.register(tokenizer.app, shards.app)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from tpudeck.cli import transfers
 from tpudeck.cli.output import emit_json, emit_table, narrate
 
 if TYPE_CHECKING:
@@ -326,3 +327,6 @@ def compare(run: list[str] = RUNS, as_json: bool = JSON) -> None:
 
 def _cell(value: Any) -> str:
     return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+transfers.register_runs(app)

@@ -81,7 +81,7 @@ def encode(
     """Split texts into tokens."""
     from tpudeck.cli.output import emit_json, emit_table
 
-    loaded = _find(tokenizer)
+    loaded = find_tokenizer(tokenizer)
     loaded.rust.encode_special_tokens = not special
     encoded = [_encoded(loaded, text) for text in texts or _standard_input()]
     if as_json:
@@ -112,7 +112,7 @@ def _standard_input() -> Iterator[str]:
         yield line.rstrip("\r\n")
 
 
-def _find(name: str) -> LoadedTokenizer:
+def find_tokenizer(name: str) -> LoadedTokenizer:
     """A tokenizer by folder or file, preset, place on the Hub, or the run that uses it."""
     from tpudeck.config import Home
     from tpudeck.tokenizer import existing, load

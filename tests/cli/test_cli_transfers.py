@@ -1,0 +1,128 @@
+"""``push`` and ``pull`` of tokenizers, shards and runs, between two homes and a real object-store server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import AddedToken, Tokenizer, models
+from typer.testing import CliRunner
+
+from fakes import runs as fake_runs
+from gcsfaults import ObjectStore
+from hubserver import HubServer
+from tpudeck.cli.app import app
+from tpudeck.config import Home
+from tpudeck.errors import ArtefactError, InputError
+from tpudeck.presets import load_experiment
+from tpudeck.storage import bucket, sets
+
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+KEY = "0123456789abcdef0123456789abcdef"
+
+
+def run(*arguments: str) -> Any:
+    """The command's JSON; its own errors as they are."""
+    result = CliRunner().invoke(app, [*arguments, "--json"], catch_exceptions=False)
+    return json.loads(result.stdout)
+
+
+@pytest.fixture
+def another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Home]:
+    def move() -> Home:
+        monkeypatch.setenv("TPUDECK_HOME", str(tmp_path / "elsewhere"))
+        return Home.here()
+
+    return move
+
+
+@pytest.fixture
+def tokenizer(home: Home) -> Path:
+    folder = home.tokenizers / KEY
+    folder.mkdir(parents=True)
+    specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    rust = Tokenizer(models.WordLevel({token: id_ for id_, token in enumerate([*specials, "word"])}, unk_token="<unk>"))
+    rust.add_special_tokens([AddedToken(token, special=True) for token in specials])
+    rust.save(str(folder / "tokenizer.json"))
+    (folder / "manifest.json").write_text(json.dumps({"key": KEY}))
+    return folder
+
+
+def test_a_tokenizer_lands_where_a_run_finds_it(
+    object_store: ObjectStore, tokenizer: Path, another_machine: Callable[[], Home]
+) -> None:
+    run("tokenizer", "push", str(tokenizer), "gs://bucket/somewhere")
+    there = another_machine()
+    pulled = run("tokenizer", "pull", "gs://bucket/somewhere")
+    assert pulled["folder"] == str(there.tokenizers / KEY)
+    assert sets.contents_of(there.tokenizers / KEY) == sets.contents_of(tokenizer)
+
+
+def test_without_a_place_things_go_to_the_store(object_store: ObjectStore, tokenizer: Path, home: Home) -> None:
+    with pytest.raises(InputError, match="names no store"):
+        run("tokenizer", "push", str(tokenizer))
+    home.settings_file.write_text('[storage]\nstore = "gs://bucket/team/"\n')
+    assert run("tokenizer", "push", str(tokenizer))["location"] == f"gs://bucket/team/tokenizers/{KEY}"
+
+
+@pytest.mark.parametrize("key", ["../../outside", "", "x"])
+def test_a_manifest_from_outside_chooses_no_folder(
+    object_store: ObjectStore, tokenizer: Path, key: str, another_machine: Callable[[], Home]
+) -> None:
+    (tokenizer / "manifest.json").write_text(json.dumps({"key": key}))
+    run("tokenizer", "push", str(tokenizer), "gs://bucket/somewhere")
+    another_machine()
+    with pytest.raises(ArtefactError, match="no key"):
+        run("tokenizer", "pull", "gs://bucket/somewhere")
+
+
+def test_a_run_that_ended_goes_on_elsewhere_under_its_id(
+    object_store: ObjectStore, home: Home, another_machine: Callable[[], Home]
+) -> None:
+    folder = fake_runs.make(home)
+    (folder / "checkpoints").mkdir()
+    (folder / "checkpoints" / "weights.bin").write_bytes(os.urandom(1000))
+    (folder / "run.lock").touch()
+    run("runs", "push", folder.name, "gs://bucket/runs/" + folder.name)
+    there = another_machine()
+    run("runs", "pull", f"gs://bucket/runs/{folder.name}")
+    assert load_experiment(there.runs / folder.name / "experiment.toml") == load_experiment(folder / "experiment.toml")
+    assert sets.contents_of(there.runs / folder.name) == sets.contents_of(folder)
+    assert not (there.runs / folder.name / "run.lock").exists()
+    assert [entry["id"] for entry in run("runs", "list")] == [folder.name]
+
+
+def test_what_is_no_run_is_not_pulled_as_one(object_store: ObjectStore, home: Home) -> None:
+    bucket.write_bytes("gs://bucket/runs/thing/file.txt", b"x")
+    with pytest.raises(ArtefactError, match="there is no run at gs://bucket/runs/thing"):
+        run("runs", "pull", "gs://bucket/runs/thing")
+    assert not home.runs.exists()
+
+
+def test_a_tokenizer_goes_through_the_hub(tmp_path: Path, tokenizer: Path, home: Home) -> None:
+    """In child processes: the Hub's library reads where the Hub is when it is imported."""
+    elsewhere = tmp_path / "elsewhere"
+    with HubServer(tmp_path / "hub") as hub:
+        environ = dict(os.environ) | hub.environ(tmp_path / "cache") | {"HF_TOKEN": hub.token}
+
+        def tpudeck(*arguments: str, at: Path) -> subprocess.CompletedProcess[str]:
+            command = [sys.executable, "-c", "from tpudeck.cli import main; main()", *arguments]
+            return subprocess.run(
+                command, env=environ | {"TPUDECK_HOME": str(at)}, capture_output=True, text=True, check=False
+            )
+
+        pushed = tpudeck("tokenizer", "push", str(tokenizer), "hub:org/tokens", at=home.root)
+        assert pushed.returncode == 0, pushed.stderr
+        assert (tmp_path / "hub" / "models" / "org" / "tokens" / ".private").exists()
+        pulled = tpudeck("tokenizer", "pull", "hub:org/tokens", at=elsewhere)
+        assert pulled.returncode == 0, pulled.stderr
+    there = Home(elsewhere).tokenizers / KEY
+    assert sorted(path.name for path in there.iterdir()) == ["manifest.json", "tokenizer.json"]
+    assert (there / "tokenizer.json").read_bytes() == (tokenizer / "tokenizer.json").read_bytes()
