@@ -50,6 +50,8 @@ __all__ = ["TASKS", "Job", "JobProcess", "main", "run", "start", "stop_requested
 TASKS: dict[str, str] = {
     "tokenizer": "tpudeck.tokenizer",
     "shards": "tpudeck.shards",
+    "inspect-corpus": "tpudeck.inspection",
+    "inspect-tokenizer": "tpudeck.inspection",
     "inspect-shards": "tpudeck.inspection",
     "train": "tpudeck.training",
     "export": "tpudeck.training",

@@ -63,7 +63,7 @@ def test_a_lasting_fall_of_throughput_is_raised_and_one_slow_line_is_not() -> No
     assert raised([row | {"tokens_per_s": rate} for row, rate in zip(rows, rates, strict=True)]) == []
     rates = [1000.0] * 30 + [500.0] * 10
     assert raised([row | {"tokens_per_s": rate} for row, rate in zip(rows, rates, strict=True)]) == [
-        ("throughput_drop", 33)
+        ("throughput_drop", 35)
     ]
 
 

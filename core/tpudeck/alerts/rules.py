@@ -47,6 +47,7 @@ class Watchdog:
         self._losses: deque[float] = deque(maxlen=_MEDIAN_LINES)
         self._lowest = math.inf
         self._rates: deque[float] = deque(maxlen=_RECENT_LINES + _EARLIER_LINES)
+        self._rate_lines = 0
         self._waits: deque[float] = deque(maxlen=_WARM_LINES)
         self._checkpoint_bytes = 0
 
@@ -103,9 +104,10 @@ class Watchdog:
         if not isinstance(rate, (int, float)) or not math.isfinite(rate):
             return
         self._rates.append(rate)
+        self._rate_lines += 1
+        if len(self._rates) < _RECENT_LINES + _WARM_LINES or self._rate_lines % _RECENT_LINES:
+            return  # medians are worth their time once per set of recent lines
         rates = list(self._rates)
-        if len(rates) < _RECENT_LINES + _WARM_LINES:
-            return
         now, before = median(rates[-_RECENT_LINES:]), median(rates[:-_RECENT_LINES])
         message = f"{format_rate(now, 'tokens')}, after {format_rate(before, 'tokens')} before"
         yield from self._when("throughput_drop", now < _SLOWER_SHARE * before, message, step=step)

@@ -81,13 +81,13 @@ def _whole_lines(descriptor: int, offset: int) -> bytes:
     return data[:end]
 
 
-def parse_lines(data: bytes) -> tuple[list[dict[str, Any]], int]:
-    """Whole lines → their objects, and how many lines were no objects.
+def parse_lines(data: bytes, *, count: int | None = None) -> tuple[list[dict[str, Any]], int]:
+    """Whole lines → their objects, and how many lines were no objects; `count` is how many lines there are, if known.
 
     All lines are parsed as one array, which is faster than one by one. Two broken lines can join to one that parses, so
     the count must match the lines; where it doesn't, or nothing parses, each line is tried on its own.
     """
-    count = data.count(b"\n")
+    count = data.count(b"\n") if count is None else count
     try:
         rows = orjson.loads(b"[" + data[:-1].replace(b"\n", b",") + b"]")
     except orjson.JSONDecodeError:

@@ -20,7 +20,7 @@ from tpudeck.runs import cache
 from tpudeck.runs.events import AttemptStarted, EventLine, decode_event
 from tpudeck.runs.latest import Latest
 from tpudeck.runs.lines import LineFollower, parse_lines
-from tpudeck.runs.series import Metrics, MetricTables
+from tpudeck.runs.series import Metrics, MetricTables, count_lines
 from tpudeck.runs.summary import RunFiles, RunSummary, summarise
 
 __all__ = ["RunReader", "RunSnapshot"]
@@ -119,7 +119,7 @@ class _MetricsFile:
         return True
 
     def _take(self, chunk: bytes) -> None:
-        rows, bad = parse_lines(chunk)
+        rows, bad = parse_lines(chunk, count=count_lines(chunk))
         if rows and rows[-1].get("attempt") != self._tables.attempt:
             # Whoever wrote these lines said before them where its attempt resumed: look for that after them.
             self._events.refresh()

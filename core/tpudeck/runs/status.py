@@ -52,9 +52,20 @@ def judge(folder: Path, said: Mapping[str, Any], *, now: float | None = None) ->
         return _without_status(folder, locked, now)
     if status in ENDED:
         return State("starting", "a new attempt has taken the lock") if locked else State(status, _ending(said))
+    owner = _owner(said)
     if locked:
+        if owner is not None and owner.on_this_host and not owner.alive:
+            return State("starting", "another supervisor has taken the lock")
         return _alive(said, now)
-    return _ownerless(folder, said, now)
+    return _ownerless(folder, said, owner, now)
+
+
+def _owner(said: Mapping[str, Any]) -> ProcessIdentity | None:
+    """The supervisor that wrote the status."""
+    try:
+        return ProcessIdentity.from_dict(said["supervisor"])
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _without_status(folder: Path, locked: bool, now: float) -> State:
@@ -90,12 +101,10 @@ def _silence(said: Mapping[str, Any], now: float) -> tuple[float, float]:
     return max(0.0, now - float(said.get("heartbeat", 0.0))), float(said.get("heartbeat_promise_s", 0.0))
 
 
-def _ownerless(folder: Path, said: Mapping[str, Any], now: float) -> State:
+def _ownerless(folder: Path, said: Mapping[str, Any], owner: ProcessIdentity | None, now: float) -> State:
     """Nobody holds the lock, and nobody wrote down an end."""
     silent_s, promise_s = _silence(said, now)
-    try:
-        owner = ProcessIdentity.from_dict(said["supervisor"])
-    except (KeyError, TypeError, ValueError):
+    if owner is None:
         return State("lost", f"its status is incomplete, last word {_ago(silent_s)} ago")
     if not owner.on_this_host:
         if silent_s <= promise_s:

@@ -13,6 +13,7 @@ import orjson
 from tpudeck.errors import from_dict
 from tpudeck.runs.latest import Latest
 from tpudeck.runs.numbers import plain
+from tpudeck.runs.processes import ProcessIdentity
 from tpudeck.runs.status import ENDED, judge
 from tpudeck.storage import read_json
 
@@ -107,6 +108,15 @@ class RunFiles:
         return latest
 
 
+def _pid(process: Mapping[str, Any] | None) -> int | None:
+    """The id of a process that lives, or that we cannot see from here: never one that now belongs to another."""
+    try:
+        identity = ProcessIdentity.from_dict(process or {})
+    except (KeyError, TypeError, ValueError):
+        return None
+    return identity.pid if identity.alive or not identity.on_this_host else None
+
+
 def summarise(folder: Path, files: RunFiles, latest: Latest, *, now: float | None = None) -> RunSummary:
     """The summary of a run from its small files and its newest numbers."""
     now = time.time() if now is None else now
@@ -135,8 +145,8 @@ def summarise(folder: Path, files: RunFiles, latest: Latest, *, now: float | Non
         tokens_per_s=latest.tokens_per_s,
         progress=1.0 if state.status == "finished" else latest.progress,
         remaining_s=latest.remaining_s if live else None,
-        trainer_pid=(said.get("stage_process") or {}).get("pid") if live else None,
-        supervisor_pid=(said.get("supervisor") or {}).get("pid") if live else None,
+        trainer_pid=_pid(said.get("stage_process")) if live else None,
+        supervisor_pid=_pid(said.get("supervisor")) if live else None,
         exit_code=said.get("exit_code"),
         signal=said.get("signal"),
         error=from_dict(said["error"]).show() if said.get("error") else "",
