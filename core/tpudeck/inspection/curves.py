@@ -72,6 +72,11 @@ class Distinct:
     def _threshold(self) -> np.uint64:
         return np.uint64((2**64 - 1) >> self._shift)
 
+    def contains(self, hashes: npt.NDArray[np.uint64]) -> tuple[int, int]:
+        """Of these hashes, how many belong to the sample, and how many of those were seen."""
+        inside = hashes[hashes <= self._threshold]
+        return len(inside), int(np.isin(inside, self._values).sum())
+
     @property
     def exact(self) -> bool:
         return self._shift == 0

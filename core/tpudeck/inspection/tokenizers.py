@@ -1,0 +1,257 @@
+"""What a tokenizer is, and what it makes of a text; and two tokenizers on the same text.
+
+The text is a sample of documents from all over a corpus. Ratios such as characters per token come with half the width
+of their 95 % confidence interval (the ratio estimator over documents); where the sample is the whole text, it is zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from tpudeck.inspection.curves import coverage_curve, zipf_curve
+from tpudeck.inspection.findings import Finding, percent
+
+if TYPE_CHECKING:
+    from tpudeck.tokenizer import LoadedTokenizer
+
+__all__ = ["compare", "inspect_tokenizer", "pieces"]
+
+_MOST_SHOWN = 20
+
+
+@dataclass
+class _Ratio:
+    """A ratio of sums over documents, and how far it may be off in the whole text."""
+
+    above: int = 0
+    below: int = 0
+    _squares: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(3))
+
+    def add(self, above: Sequence[int], below: Sequence[int]) -> None:
+        self.above += sum(above)
+        self.below += sum(below)
+        a, b = np.array(above, dtype=np.float64), np.array(below, dtype=np.float64)
+        self._squares += a @ a, a @ b, b @ b
+
+    @property
+    def value(self) -> float:
+        return self.above / self.below if self.below else 0.0
+
+    @property
+    def error(self) -> float:
+        residuals = float(self._squares @ np.array([1.0, -2 * self.value, self.value**2]))
+        return 1.96 * math.sqrt(max(residuals, 0.0)) / self.below if self.below else 0.0
+
+
+@dataclass
+class _Sample:
+    """What encoding a sample found."""
+
+    counts: npt.NDArray[np.int64]
+    documents: int = 0
+    characters_per_token: _Ratio = field(default_factory=_Ratio)
+    tokens_per_word: _Ratio = field(default_factory=_Ratio)
+    round_trip_failures: int = 0
+    failed: list[str] = field(default_factory=list)
+    literal_specials: Counter[str] = field(default_factory=Counter)
+
+
+def inspect_tokenizer(
+    tokenizer: LoadedTokenizer,
+    batches: Iterable[Sequence[str]],
+    *,
+    whole_text: bool,
+    requested_vocab_size: int | None = None,
+    on_documents: Callable[[int], None] = lambda done: None,
+) -> dict[str, Any]:
+    """Statistics of a tokenizer on documents, as plain data. ``whole_text``: they are all there are, not a sample."""
+    specials = [str(tokenizer.rust.id_to_token(id_)) for id_ in tokenizer.special_ids]
+    sample = _Sample(np.zeros(tokenizer.vocab_size, dtype=np.int64))
+    for texts in batches:
+        _encode(tokenizer, specials, texts, sample)
+        on_documents(sample.documents)
+    lengths = np.array([len(piece) for piece in pieces(tokenizer)])
+    ordinary = np.ones(tokenizer.vocab_size, dtype=bool)
+    ordinary[list(tokenizer.special_ids)] = False
+    described = {
+        **_about(tokenizer, requested_vocab_size),
+        **_on_text(tokenizer, sample, lengths, whole_text),
+        "coverage": coverage_curve(sample.counts),
+        "zipf": zipf_curve(sample.counts),
+        "token_lengths": _length_histogram(lengths, ordinary, sample.counts),
+        "longest_tokens": _tokens(
+            tokenizer, np.argsort(-np.where(ordinary, lengths, -1), kind="stable"), sample.counts
+        ),
+        "rarest_tokens": _rarest(tokenizer, ordinary, sample.counts),
+        "never_used": int((ordinary & (sample.counts == 0)).sum()),
+    }
+    return described | {"findings": [finding.to_dict() for finding in _findings(described)]}
+
+
+def pieces(tokenizer: LoadedTokenizer) -> list[str]:
+    """What every id stands for in a text, without the marks that tokenizers put before or inside words."""
+    decoded = tokenizer.rust.decode_batch([[id_] for id_ in range(tokenizer.vocab_size)], skip_special_tokens=False)
+    return [piece.removeprefix("##").strip() for piece in decoded]
+
+
+def _encode(tokenizer: LoadedTokenizer, specials: Sequence[str], texts: Sequence[str], sample: _Sample) -> None:
+    rust = tokenizer.rust
+    encoded = [encoding.ids for encoding in rust.encode_batch_fast(list(texts), add_special_tokens=False)]
+    sample.documents += len(texts)
+    flat = np.array([id_ for ids in encoded for id_ in ids], dtype=np.int64)
+    sample.counts += np.bincount(flat, minlength=tokenizer.vocab_size)
+    tokens = [len(ids) for ids in encoded]
+    sample.characters_per_token.add([len(text) for text in texts], tokens)
+    sample.tokens_per_word.add(tokens, [len(text.split()) for text in texts])
+    for text, decoded in zip(texts, rust.decode_batch(encoded, skip_special_tokens=False), strict=True):
+        normal = text if rust.normalizer is None else rust.normalizer.normalize_str(text)
+        if "".join(decoded.split()) != "".join(normal.split()):  # white space aside, which word pieces don't keep
+            sample.round_trip_failures += 1
+            if len(sample.failed) < 3:
+                sample.failed.append(text[:200])
+    together = "\n".join(texts)
+    sample.literal_specials.update({special: together.count(special) for special in specials if special in together})
+
+
+def _about(tokenizer: LoadedTokenizer, requested_vocab_size: int | None) -> dict[str, Any]:
+    """What the file says."""
+    parts = orjson.loads(tokenizer.rust.to_str())
+    known = set(tokenizer.rust.get_vocab(with_added_tokens=True).values())
+    unused = [id_ for id_ in range(tokenizer.vocab_size) if id_ not in known]
+    return {
+        "folder": str(tokenizer.folder),
+        "hash": tokenizer.hash,
+        "model": parts["model"]["type"],
+        **{name: _kinds(parts.get(name)) for name in ("normalizer", "pre_tokenizer", "post_processor", "decoder")},
+        "special_tokens": {str(tokenizer.rust.id_to_token(id_)): id_ for id_ in tokenizer.special_ids},
+        "vocab_size": tokenizer.vocab_size,
+        "requested_vocab_size": requested_vocab_size,
+        "unused_ids": len(unused),
+        "first_unused_ids": unused[:_MOST_SHOWN],
+    }
+
+
+def _kinds(part: Any) -> list[str]:
+    """The kinds of a part of ``tokenizer.json``: of each in a sequence."""
+    if not part:
+        return []
+    for name in ("normalizers", "pretokenizers", "processors", "decoders"):
+        if name in part:
+            return [kind for inner in part[name] for kind in _kinds(inner)]
+    return [str(part["type"])]
+
+
+def _on_text(
+    tokenizer: LoadedTokenizer, sample: _Sample, lengths: npt.NDArray[np.int64], whole_text: bool
+) -> dict[str, Any]:
+    tokens = sample.characters_per_token.below
+    unknown = int(sample.counts[tokenizer.unk_id]) if tokenizer.unk_id is not None else 0
+    return {
+        "documents": sample.documents,
+        "characters": sample.characters_per_token.above,
+        "tokens": tokens,
+        "words": sample.tokens_per_word.below,
+        "whole_text": whole_text,
+        "characters_per_token": sample.characters_per_token.value,
+        "characters_per_token_error": 0.0 if whole_text else sample.characters_per_token.error,
+        "tokens_per_word": sample.tokens_per_word.value,
+        "tokens_per_word_error": 0.0 if whole_text else sample.tokens_per_word.error,
+        "unknown_share": unknown / tokens if tokens else 0.0,
+        "single_character_share": int(sample.counts[lengths <= 1].sum()) / tokens if tokens else 0.0,
+        "round_trip_failures": sample.round_trip_failures,
+        "round_trip_examples": sample.failed,
+        "literal_specials": dict(sample.literal_specials),
+    }
+
+
+def _length_histogram(
+    lengths: npt.NDArray[np.int64], ordinary: npt.NDArray[np.bool_], counts: npt.NDArray[np.int64]
+) -> list[dict[str, int]]:
+    """For each length in characters: how many tokens of the vocabulary have it, and how many of the text."""
+    in_vocabulary = np.bincount(lengths[ordinary])
+    in_text = np.bincount(lengths[ordinary], counts[ordinary]).astype(np.int64)
+    return [
+        {"characters": length, "vocabulary": int(of), "text": int(in_text[length])}
+        for length, of in enumerate(in_vocabulary)
+        if of
+    ]
+
+
+def _rarest(
+    tokenizer: LoadedTokenizer, ordinary: npt.NDArray[np.bool_], counts: npt.NDArray[np.int64]
+) -> list[dict[str, Any]]:
+    used = np.flatnonzero(ordinary & (counts > 0))
+    return _tokens(tokenizer, used[np.argsort(counts[used], kind="stable")], counts)
+
+
+def _tokens(
+    tokenizer: LoadedTokenizer, ids: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
+) -> list[dict[str, Any]]:
+    return [
+        {"id": int(id_), "token": tokenizer.rust.id_to_token(int(id_)), "count": int(counts[id_])}
+        for id_ in ids[:_MOST_SHOWN]
+    ]
+
+
+def _findings(described: dict[str, Any]) -> list[Finding]:
+    findings: list[Finding] = []
+    size, asked = described["vocab_size"], described["requested_vocab_size"]
+
+    def warn(message: str, hint: str) -> None:
+        findings.append(Finding("warning", message, hint))
+
+    if asked and size < asked:
+        warn(f"the vocabulary has {size:,} tokens of {asked:,} asked for", "more text, or ask for fewer")
+    if described["unused_ids"]:
+        warn(f"{described['unused_ids']:,} ids stand for no token", "the model pays for them; train a new tokenizer")
+    if described["never_used"] > 0.2 * size and described["tokens"] > 20 * size:
+        share = percent(described["never_used"] / size)
+        warn(f"{share} of the tokens never occur in this text", "a smaller vocab_size, or a tokenizer of this text")
+    if described["unknown_share"] > 0.001:
+        share = percent(described["unknown_share"])
+        warn(f"{share} of the tokens are the unknown token", "train on this text, or use byte_bpe")
+    if described["single_character_share"] > 0.25:
+        share = percent(described["single_character_share"])
+        warn(f"{share} of the tokens are single characters", "the tokenizer does not fit this text: train on it")
+    if described["round_trip_failures"]:
+        failures = f"{described['round_trip_failures']:,} of {described['documents']:,} documents"
+        warn(f"{failures} do not decode to what they were", "look at round_trip_examples: unknown or lost characters")
+    for special, count in described["literal_specials"].items():
+        message = f"the text spells {special} {count:,} times; it is encoded as text"
+        findings.append(Finding("info", message, "nothing, if it is meant; otherwise clean the text"))
+    return findings
+
+
+# ---- two tokenizers ----------------------------------------------------------------------------------------------
+
+
+def compare(left: LoadedTokenizer, right: LoadedTokenizer, text: str) -> dict[str, Any]:
+    """Two tokenizers on the same text: their tokens, and the stretches of text that they cut differently."""
+    encodings = [tokenizer.rust.encode(text, add_special_tokens=False) for tokenizer in (left, right)]
+    cuts = [{end for _, end in encoding.offsets} for encoding in encodings]
+    differences = []
+    start = 0
+    for end in sorted(cuts[0] & cuts[1]):
+        inside = [
+            [token for token, (_, stop) in zip(encoding.tokens, encoding.offsets, strict=True) if start < stop <= end]
+            for encoding in encodings
+        ]
+        if inside[0] != inside[1] and max(map(len, inside)) > 1:
+            differences.append(
+                {"start": start, "end": end, "text": text[start:end], "left": inside[0], "right": inside[1]}
+            )
+        start = end
+    return {
+        "text": text,
+        "left": {"ids": encodings[0].ids, "tokens": encodings[0].tokens, "offsets": encodings[0].offsets},
+        "right": {"ids": encodings[1].ids, "tokens": encodings[1].tokens, "offsets": encodings[1].offsets},
+        "differences": differences,
+    }
