@@ -46,7 +46,15 @@ def to_ascii(text: str) -> str:
     if text.isascii():
         return text
     text = text.translate(_LOOK_ALIKE)
+    text = "".join(_dots(c) if "\u2800" <= c <= "\u28ff" else c for c in text)
     return "".join(c if c.isascii() else "?" * cell_len(c) for c in text)
+
+
+def _dots(character: str) -> str:
+    """A braille pattern by its upper and its lower half."""
+    bits = ord(character) - 0x2800
+    upper, lower = bits & 0b00011011, bits & 0b11100100
+    return ":" if upper and lower else "'" if upper else "." if lower else " "
 
 
 class AsciiFilter(LineFilter):

@@ -27,6 +27,7 @@ class RunActions(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         shown("S", "stop", "Stop", "run.stop", tooltip="Stop: save a checkpoint and end"),
         shown("R", "resume", "Resume", "run.resume", tooltip="Resume from the last checkpoint"),
+        shown("F", "fork", "Fork", "run.fork", show=False, tooltip="Fork: start anew from this run's experiment"),
         shown("C", "checkpoint", "Checkpoint now", "run.checkpoint", show=False),
         shown("t", "tag", "Tags", "run.tag", show=False),
         shown("n", "note", "Note", "run.note", show=False),
@@ -90,6 +91,27 @@ class RunActions(Screen[None]):
             self.app.say("only a run that has ended can be resumed", severity="warning")
             return
         self._each(runs[:1], resume, f"{runs[0].name} goes on")
+
+    def action_fork(self) -> None:
+        """A new run from the experiment of this one, its name and device open to change."""
+        from tpudeck_tui.draft import Draft
+        from tpudeck_tui.screens.launch import LaunchDialog
+
+        runs = self.meant_runs()
+        if not runs or not self.app.may_write():
+            return
+        try:
+            draft = Draft.of(str(Path(runs[0].path) / "experiment.toml"), self.app.home)
+        except TpudeckError as error:
+            self.app.tell(error)
+            return
+
+        def launched(folder: Path | None) -> None:
+            if folder is not None:
+                self.app.watcher.look_now()
+                self.app.open_run(folder)
+
+        self.app.push_screen(LaunchDialog(draft, self.app.home, heading=f"Fork {runs[0].name}"), launched)
 
     def action_checkpoint(self) -> None:
         from tpudeck.launch import request_checkpoint

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tpudeck.masking import mask_batch
+from tpudeck.inspection.records import records, training_records
+from tpudeck.plan import global_batch_size
 from tpudeck.units import format_bytes, format_count
 from tpudeck_tui.cells import clean, fit, progress_bar, wrap
+from tpudeck_tui.plot import BRAILLE, Points, columns_for, nice_scale, raster, summarise
 from tpudeck_tui.theme import SERIES_COLOURS
 
 if TYPE_CHECKING:
+    from tpudeck.presets import Experiment
     from tpudeck.shards import ShardSet
     from tpudeck.shards.manifest import SplitSummary
     from tpudeck.tokenizer import LoadedTokenizer
     from tpudeck_tui.widgets.pages import TextLine
 
-__all__ = ["file_lines", "piece_lines", "record_lines", "set_lines", "tokenizer_lines", "vocabulary_lines"]
+__all__ = [
+    "file_lines",
+    "piece_lines",
+    "record_lines",
+    "set_lines",
+    "statistics_lines",
+    "tokenizer_lines",
+    "trained_lines",
+    "vocabulary_lines",
+]
 
 
 def _pairs(pairs: Iterable[tuple[str, str]], width: int) -> list[TextLine]:
@@ -80,8 +93,9 @@ def piece_lines(loaded: LoadedTokenizer, text: str, width: int) -> list[TextLine
     unknown = sum(id_ == loaded.unk_id for id_ in encoding.ids)
     count, words = len(encoding.ids), len(text.split())
     each, fertility = len(text) / max(1, count), count / max(1, words)
-    facts = f"{count} tokens   {each:.2f} characters per token   {fertility:.2f} tokens per word"
-    lines: list[TextLine] = [[(facts, "bright"), (f"   {unknown} unknown" if unknown else "", "bad")], []]
+    ratios = f"   {each:.2f} characters per token   {fertility:.2f} tokens per word"
+    lost = f"   {unknown} unknown" if unknown else ""
+    lines: list[TextLine] = [[(f"{count} tokens", "bright"), (lost, "bad"), (ratios, "bright")], []]
     upper: TextLine = []
     lower: TextLine = []
     used = 0
@@ -177,60 +191,109 @@ def file_lines(shards: ShardSet, width: int) -> list[TextLine]:
     return lines
 
 
-def record_lines(
-    shards: ShardSet, loaded: LoadedTokenizer | None, split: str, number: int, step: int, width: int
-) -> list[TextLine]:
-    """One record as text, with the masks that training with seed 0 would draw at this step in its first row."""
-    sequences = shards.split(split)
-    ids_1S = sequences.take([number])
-    head: TextLine = [
-        (f"{split} record {number:,} of {len(sequences):,}", "title"),
-        ("   n p: others   N: other masks   v: other split", "muted"),
+def statistics_lines(found: Mapping[str, Any], loaded: LoadedTokenizer | None, width: int) -> list[TextLine]:
+    """What was counted in every record: shares, frequencies, coverage, and what to do about it."""
+    lines: list[TextLine] = []
+    for finding in found["findings"]:
+        part = "warning" if finding["level"] == "warning" else "muted"
+        lines += [[(line, part)] for line in wrap(finding["message"], width)]
+        lines += [[("→ " if index == 0 else "  ", "accent"), (line, "bright")]
+                  for index, line in enumerate(wrap(finding["hint"], width - 2)) if finding["hint"]]  # fmt: skip
+    for name, split in found["splits"].items():
+        lines += [[], [(name, "title")]] if lines else [[(name, "title")]]
+        lines += _pairs(_shares(split, found["vocab_size"]), width)
+    lines += [[], [("frequency by rank, both logarithmic", "header")], *_zipf(found["zipf"], width)]
+    lines += [[], [("share of the text that the most frequent tokens cover", "header")]]
+    for rank, share in found["coverage"]:
+        filled, rest = progress_bar(share, max(10, width - 24))
+        lines.append([(f"{rank:>10,}  ", "muted"), (filled, "bar"), (rest, "bar-rest"), (f" {share:>6.1%}", "bright")])
+    named = [(str(loaded.rust.id_to_token(top["id"])) if loaded else str(top["id"]), top["count"])
+             for top in found["top_tokens"]]  # fmt: skip
+    text = "   ".join(f"{_visible(token)} {count:,}" for token, count in named)
+    return [*lines, [], [("most frequent", "header")], *[[(line, "")] for line in wrap(text, width)]]
+
+
+def _shares(split: Mapping[str, Any], vocab_size: int) -> list[tuple[str, str]]:
+    def share(key: str) -> str:
+        return "" if split.get(key) is None else f"{split[key]:.2%}"
+
+    return [
+        ("sequences", f"{split['sequences']:,}"),
+        ("tokens", f"{split['tokens']:,}"),
+        ("tokens in use", f"{split['used_tokens']:,} of {vocab_size:,}"),
+        ("unknown", share("unknown_share")),
+        ("special", share("special_share")),
+        ("padding", share("padding_share")),
+        ("repeated records", share("duplicate_share")),
     ]
+
+
+def _zipf(curve: Sequence[tuple[int, int]], width: int, rows: int = 8) -> list[TextLine]:
+    """A small chart as text."""
+    if len(curve) < 2:
+        return []
+    points = Points(np.log10([rank for rank, _ in curve]), [count for _, count in curve])
+    columns = columns_for(float(points.x[0]), float(points.x[-1]), BRAILLE.across * max(10, width - 10))
+    scale = nice_scale(max(1.0, float(points.y.min())), float(points.y.max()), log=True)
+    dots = raster(summarise(points, columns), scale, rows * BRAILLE.down)
+    drawn = ["".join(BRAILLE.table[pattern] if pattern else " " for pattern in row) for row in BRAILLE.patterns(dots)]
+    ends = {0: format_count(scale.high), rows - 1: format_count(scale.low)}
+    return [[(f"{ends.get(row, ''):>8} ", "muted"), (line, "live")] for row, line in enumerate(drawn)]
+
+
+def record_lines(
+    shards: ShardSet, loaded: LoadedTokenizer | None, split: str, number: int, width: int
+) -> list[TextLine]:
+    """One record as text."""
+    record = records(shards, split, np.array([number]), loaded)[0]
+    head: TextLine = [(f"{split} record {number:,} of {len(shards.split(split)):,}", "title"),
+                      ("   n p: others   v: other split", "muted")]  # fmt: skip
+    where: TextLine = [(fit(f"{Path(record['file']).name} at byte {record['offset']:,}", width), "faint")]
     if loaded is None:
-        text = " ".join(map(str, ids_1S[0].tolist()))
         why: TextLine = [("Its tokenizer is not here: these are the ids.", "warning")]
-        return [head, why, [], *[[(line, "")] for line in wrap(text, width)]]
-    targets = _targets(shards, loaded, ids_1S, step)
-    legend: TextLine = [
-        (f"masks of step {step}:  ", "muted"), ("hidden", "accent"), ("  ", ""), ("replaced", "bad"), ("  ", ""),
-        ("asked but shown", "good"),
-    ]  # fmt: skip
-    return [head, legend, [], *_flowing(_pieces_of(loaded, ids_1S[0].tolist(), targets), width)]
+        return [head, where, why, [], *[[(line, "")] for line in wrap(" ".join(map(str, record["ids"])), width)]]
+    pieces = [(piece, "faint" if id_ in loaded.special_ids else "")
+              for id_, piece in zip(record["ids"], record["tokens"], strict=True)]  # fmt: skip
+    return [head, where, [], *_flowing(pieces, width)]
 
 
-def _targets(shards: ShardSet, loaded: LoadedTokenizer, ids_1S: Any, step: int) -> dict[int, int]:
-    """Position → the id that the model sees there instead."""
-    if loaded.mask_id is None:
-        return {}
-    batch = mask_batch(
-        ids_1S, seed=0, step=step, microstep=0, first_row=0, mask_id=loaded.mask_id, special_ids=loaded.special_ids,
-        vocab_size=shards.vocab_size, count=max(1, round(0.15 * shards.sequence_length)),
-    )  # fmt: skip
-    seen = zip(batch.positions_BP[0].tolist(), batch.weights_BP[0].tolist(), strict=True)
-    return {position: int(batch.inputs_BS[0, position]) for position, weight in seen if weight}
-
-
-def _pieces_of(loaded: LoadedTokenizer, ids: Sequence[int], targets: Mapping[int, int]) -> TextLine:
-    pieces: TextLine = []
-    for position, id_ in enumerate(ids):
-        piece = _visible(str(loaded.rust.id_to_token(id_))).replace("▁", " ")
-        if position not in targets:
-            pieces.append((piece, "faint" if id_ in loaded.special_ids else ""))
-        elif targets[position] == loaded.mask_id:
-            pieces.append((piece, "accent"))
-        elif targets[position] == id_:
-            pieces.append((piece, "good"))
-        else:
-            pieces.append((piece, "bad"))
-    return pieces
+def trained_lines(
+    shards: ShardSet, loaded: LoadedTokenizer, experiment: Experiment, name: str, step: int, width: int
+) -> list[TextLine]:
+    """The first sequences of a step's batch, with the masks that training draws there."""
+    batch = global_batch_size(experiment, replicas=experiment.device.replicas or 1)
+    shown = training_records(shards, experiment, loaded, step=step, global_batch=batch, count=4)
+    lines: list[TextLine] = [
+        [
+            (f"step {step:,} of {clean(name)}, the first of {batch} sequences", "title"),
+            ("   n p: other steps", "muted"),
+        ],
+        [("hidden", "accent"), ("  replaced", "bad"), ("  asked but shown", "good")],
+    ]
+    for record in shown:
+        asked = set(record["masked_positions"])
+        pieces = []
+        for position, (id_, piece, seen, instead) in enumerate(
+            zip(record["ids"], record["tokens"], record["inputs"], record["input_tokens"], strict=True)
+        ):
+            if position not in asked:
+                pieces.append((piece, "faint" if id_ in loaded.special_ids else ""))
+            elif seen == loaded.mask_id:
+                pieces.append((piece, "accent"))
+            elif seen == id_:
+                pieces.append((piece, "good"))
+            else:
+                pieces.append((f"{piece}→{instead.strip()}", "bad"))
+        lines += [[], *_flowing(pieces, width)]
+    return lines
 
 
 def _flowing(pieces: TextLine, width: int) -> list[TextLine]:
     """Pieces in lines of at most so many cells."""
     lines: list[TextLine] = [[]]
     used = 0
-    for text, part in pieces:
+    for piece, part in pieces:
+        text = _visible(piece).replace("▁", " ").replace("Ġ", " ")
         if used + len(text) > width and lines[-1]:
             lines.append([])
             used, text = 0, text.lstrip()

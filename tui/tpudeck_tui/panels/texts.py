@@ -66,7 +66,7 @@ def _progress_line(run: RunSummary, width: int, loading: float | None) -> TextLi
     if run.remaining_s is not None and run.live:
         parts += [("  left ", "muted"), (format_duration(run.remaining_s), "bright")]
     elif run.duration_s is not None:
-        parts += [("  took ", "muted"), (format_duration(run.duration_s), "bright")]
+        parts += [("  for " if run.live else "  took ", "muted"), (format_duration(run.duration_s), "bright")]
     for label, value in (("loss", run.loss), ("eval", run.eval_loss)):
         if value is not None:
             text, part = run_cells.number(value)
@@ -238,9 +238,9 @@ def devices(seen: Seen, width: int) -> list[TextLine]:
 
 
 PAGES: dict[str, Page] = {
+    "Events": happened,
     "Samples": samples,
     "Evaluations": evaluated,
-    "Events": happened,
     "Log": log_lines,
     "Devices": devices,
     "Facts": facts,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on, work
 from textual.binding import BindingType
@@ -13,9 +14,14 @@ from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 from textual.widgets import Input
 
+from tpudeck import jobs
 from tpudeck.errors import TpudeckError
+from tpudeck.inspection.records import find_tokenizer
+from tpudeck.inspection.task import known_shards
+from tpudeck.presets import Experiment, load_experiment
 from tpudeck.shards import ShardSet, open_set
 from tpudeck.shards.manifest import Manifest
+from tpudeck.storage import read_json
 from tpudeck.tokenizer import LoadedTokenizer, load
 from tpudeck.tokenizer.loaded import manifest_of
 from tpudeck_tui.cells import wrap
@@ -55,6 +61,10 @@ class _Opened:
     number: int = 0
     step: int = 0
     text: str = _EXAMPLE
+    trained_in: tuple[str, Experiment] | None = None
+    """A run that was trained on this set: its name and experiment."""
+    statistics: dict[str, Any] | None = None
+    counting: str = "s counts every record (kept for the next time)"
 
 
 _COLUMNS: tuple[Column[_Artefact], ...] = (
@@ -79,9 +89,9 @@ class DataScreen(FullScreen):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         shown("i", "type", "Type a text", "data.type", tooltip="Type a text and see its pieces"),
-        shown("n", "record(1)", "Next record", "data.next_record", show=False),
-        shown("p", "record(-1)", "Record before", "data.record_before", show=False),
-        shown("N", "masks", "Other masks", "data.masks", show=False, tooltip="The masks of the next step"),
+        shown("s", "count", "Statistics", "data.count", tooltip="Count every record of a shard set"),
+        shown("n", "record(1)", "Next record or step", "data.next_record", show=False),
+        shown("p", "record(-1)", "Record or step before", "data.record_before", show=False),
         shown("v", "split", "Other split", "data.split", show=False),
     ]
 
@@ -129,18 +139,25 @@ class DataScreen(FullScreen):
             if artefact.kind == "tokenizer":
                 opened.tokenizer = load(artefact.folder)
             else:
-                opened.shards = open_set(artefact.folder)
-                opened.split = opened.shards.splits[0] if opened.shards.splits else ""
-                opened.tokenizer = self._tokenizer_of(opened.shards)
+                self._read_set(opened)
         except (TpudeckError, OSError) as error:
             problem = error.show() if isinstance(error, TpudeckError) else str(error)
         self.app.call_from_thread(self._take, opened, problem)
 
-    def _tokenizer_of(self, shards: ShardSet) -> LoadedTokenizer | None:
-        """The tokenizer a set was encoded with, by the hash of its file."""
-        folders = (folder for folder in _folders(self.app.home.tokenizers))
-        wanted = next((folder for folder in folders if manifest_of(folder).get("hash") == shards.tokenizer_hash), None)
-        return load(wanted) if wanted is not None else None
+    def _read_set(self, opened: _Opened) -> None:
+        """The set, its tokenizer and statistics where they are here, and a run that was trained on it."""
+        home, folder = self.app.home, opened.artefact.folder
+        opened.shards = shards = open_set(folder)
+        opened.split = shards.splits[0] if shards.splits else ""
+        tokenizer = find_tokenizer(home, shards.tokenizer_hash)
+        opened.tokenizer = load(tokenizer) if tokenizer is not None else None
+        opened.statistics = known_shards(home, folder)
+        for run in self.app.runs:
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, TpudeckError):
+                result = read_json(Path(run.path) / "results" / "shards.json")["result"]
+                if (Path(run.path) / str(result["folder"])).resolve() == folder.resolve():
+                    opened.trained_in = run.name, load_experiment(Path(run.path) / "experiment.toml")
+                    return
 
     def _take(self, opened: _Opened, problem: str) -> None:
         if self._table.current == opened.artefact:
@@ -188,25 +205,52 @@ class DataScreen(FullScreen):
         event.input.display = False
         self.query_one(Pages).focus()
 
-    def _turn_record(self, number: int = 0, step: int = 0) -> None:
-        opened = self._opened
-        if opened is not None and opened.shards is not None:
-            count = max(1, len(opened.shards.split(opened.split)))
-            opened.number, opened.step = (opened.number + number) % count, opened.step + step
-            self.query_one(Pages).turn_to("Records")
-
     def action_record(self, by: int) -> None:
-        self._turn_record(number=by)
-
-    def action_masks(self) -> None:
-        self._turn_record(step=1)
+        """Another record; on the page of batches another step."""
+        opened, pages = self._opened, self.query_one(Pages)
+        if opened is None or opened.shards is None:
+            return
+        if pages.page == "As trained":
+            opened.step = max(0, opened.step + by)
+            pages.repaint()
+            return
+        count = max(1, len(opened.shards.split(opened.split)))
+        opened.number = (opened.number + by) % count
+        pages.turn_to("Records")
 
     def action_split(self) -> None:
         opened = self._opened
         if opened is not None and opened.shards is not None:
             splits = opened.shards.splits
             opened.split, opened.number = splits[(splits.index(opened.split) + 1) % len(splits)], 0
-            self._turn_record()
+            self.query_one(Pages).turn_to("Records")
+
+    def action_count(self) -> None:
+        """Have every record counted, in a process of its own."""
+        opened = self._opened
+        if opened is None or opened.shards is None:
+            self.app.say("statistics are of shard sets: choose one in the list", severity="warning")
+            return
+        self.query_one(Pages).turn_to("Statistics")
+        if opened.statistics is None:
+            opened.counting = "counting …"
+            self._count(opened)
+            self._paint()
+
+    @work(thread=True, exclusive=True, group="count")
+    def _count(self, opened: _Opened) -> None:
+        def told(progress: dict[str, Any]) -> None:
+            opened.counting = f"counting: {progress['done']:,} of {progress['total']:,} sequences"
+            self.app.call_from_thread(self.query_one(Pages).repaint)
+
+        try:
+            request = {"shards": str(opened.artefact.folder)}
+            opened.statistics = jobs.run(
+                "inspect-shards", Experiment(), request=request, home=self.app.home, on_progress=told
+            )
+        except TpudeckError as error:
+            opened.counting = error.show()
+        self.app.call_from_thread(self._paint)
 
 
 def _tokenizer_pages(opened: _Opened) -> dict[str, Callable[[int], list[TextLine]]]:
@@ -224,18 +268,37 @@ def _tokenizer_pages(opened: _Opened) -> dict[str, Callable[[int], list[TextLine
 def _set_pages(opened: _Opened) -> dict[str, Callable[[int], list[TextLine]]]:
     shards = opened.shards
     assert shards is not None
-    return {
+    pages = {
         "Facts": lambda width: data.set_lines(shards, width),
         "Files": lambda width: data.file_lines(shards, width),
-        "Records": lambda width: _record(opened, shards, width),
+        "Records": _guarded(lambda width: data.record_lines(shards, loaded, opened.split, opened.number, width)),
+        "Statistics": lambda width: _statistics(opened, width),
     }
+    loaded, trained_in = opened.tokenizer, opened.trained_in
+    if loaded is not None and trained_in is not None:
+        name, experiment = trained_in
+        pages["As trained"] = _guarded(
+            lambda width: data.trained_lines(shards, loaded, experiment, name, opened.step, width)
+        )
+    return pages
 
 
-def _record(opened: _Opened, shards: ShardSet, width: int) -> list[TextLine]:
-    try:
-        return data.record_lines(shards, opened.tokenizer, opened.split, opened.number, opened.step, width)
-    except (TpudeckError, OSError, IndexError) as error:
-        return [[(str(error), "bad")]]
+def _statistics(opened: _Opened, width: int) -> list[TextLine]:
+    if opened.statistics is None:
+        return [[(line, "muted")] for line in wrap(opened.counting, width)]
+    return data.statistics_lines(opened.statistics, opened.tokenizer, width)
+
+
+def _guarded(source: Callable[[int], list[TextLine]]) -> Callable[[int], list[TextLine]]:
+    """A page that reads files while it is painted: what goes wrong is what it shows."""
+
+    def lines(width: int) -> list[TextLine]:
+        try:
+            return source(width)
+        except (TpudeckError, OSError, IndexError) as error:
+            return [[(line, "bad")] for line in wrap(str(error), width)]
+
+    return lines
 
 
 def _folders(parent: Path) -> list[Path]:

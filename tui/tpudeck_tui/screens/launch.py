@@ -33,14 +33,15 @@ class LaunchDialog(Dialog[Path]):
         Binding("ctrl+l", "launch", "Launch", id="launch.start"),
     ]
 
-    def __init__(self, draft: Draft, home: Home) -> None:
+    def __init__(self, draft: Draft, home: Home, *, heading: str = "") -> None:
         super().__init__()
+        self._heading = heading or f"Launch {draft.preset}"
         self._home = home
         self._draft = draft
         self._ready: list[str] = []
 
     def heading(self) -> str:
-        return f"Launch {self._draft.preset}"
+        return self._heading
 
     def body(self) -> Iterable[Widget]:
         experiment = self._draft.experiment
