@@ -281,10 +281,15 @@ def run(
 ) -> dict[str, Any]:
     """Do a task in a child of its own and wait: the result, or the child's error.
 
-    ``on_progress`` is called with ``progress.json`` as it changes. Ctrl-C asks the child to stop and waits for it.
+    ``on_progress`` is called with ``progress.json`` as it changes. Ctrl-C asks the child to stop and waits for it; a
+    child whose parent was killed sees its control pipe end, and stops too.
     """
-    with temporary_folder(home or Home.here(), experiment, request or {}) as folder:
-        job = start(task, folder, own_session=True)
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(temporary_folder(home or Home.here(), experiment, request or {}))
+        reading, writing = os.pipe()
+        stack.callback(os.close, writing)
+        with os.fdopen(reading, "rb") as control_end:
+            job = start(task, folder, stdin=control_end, environ={CONTROL_PIPE: "1"}, own_session=True)
         try:
             last: dict[str, Any] = {}
             while job.running():
