@@ -15,6 +15,7 @@ from tpudeck.errors import InputError
 
 __all__ = [
     "Interval",
+    "IntervalUnit",
     "format_bytes",
     "format_count",
     "format_duration",

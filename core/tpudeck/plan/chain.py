@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpudeck.plan.schedule import global_batch_size, interval_steps, total_steps
 from tpudeck.plan.size import flops_per_token, memory_per_replica, padded_vocab_size, parameter_count
-from tpudeck.units import format_bytes, format_count, format_duration, parse_interval
+from tpudeck.units import IntervalUnit, format_bytes, format_count, format_duration, parse_interval
 
 if TYPE_CHECKING:
     from tpudeck.chips import Chip
@@ -65,7 +65,6 @@ _FORMATS: dict[str, Callable[[float], str]] = {
     "FLOP": _format_flops,
     "bytes": format_bytes,
     "s": format_duration,
-    "share": lambda value: f"{value:.0%}",
 }
 
 
@@ -120,23 +119,23 @@ class _Given:
     @property
     def total_steps(self) -> int | None:
         train = self.experiment.train
-        if (train.epochs and self.steps_per_epoch is None) or (train.duration and self.step_s is None):
+        if not self._known("epochs" if train.epochs else "seconds" if train.duration else "steps"):
             return None
         return total_steps(self.experiment, steps_per_epoch=self.steps_per_epoch or math.nan, step_s=self.step_s)
 
     @property
     def warmup_steps(self) -> int | None:
-        total, per_epoch, unit = (
-            self.total_steps,
-            self.steps_per_epoch,
-            parse_interval(self.experiment.train.warmup).unit,
-        )
-        missing = (unit == "epochs" and per_epoch is None) or (unit == "seconds" and self.step_s is None)
-        if total is None or missing:
+        total, warmup = self.total_steps, self.experiment.train.warmup
+        if total is None or not self._known(parse_interval(warmup).unit):
             return None
-        value = self.experiment.train.warmup
-        steps = interval_steps(value, total_steps=total, steps_per_epoch=per_epoch or math.nan, step_s=self.step_s)
-        return min(steps, total)
+        per_epoch = self.steps_per_epoch or math.nan
+        return min(interval_steps(warmup, total_steps=total, steps_per_epoch=per_epoch, step_s=self.step_s), total)
+
+    def _known(self, unit: IntervalUnit) -> bool:
+        """Whether a length in this unit can be turned into steps yet."""
+        if unit == "epochs":
+            return self.sequences is not None
+        return unit != "seconds" or self.step_s is not None
 
 
 def derive(
