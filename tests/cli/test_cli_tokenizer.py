@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tpudeck.config import Home
@@ -133,19 +134,35 @@ def test_encode_without_a_tokenizer_names_what_it_takes() -> None:
     assert "neither a folder with a tokenizer nor a run" in shown.stderr
 
 
-@pytest.mark.faults
-def test_ctrl_c_ends_training_at_once_and_leaves_nothing(tmp_path: Path, home: Home) -> None:
+def _begun(tmp_path: Path, home: Home) -> subprocess.Popen[str]:
+    """A training that takes a while, once its child speaks."""
     lines = (" ".join(f"{(a * b * 7919) % 99991:x}" for b in range(40)) for a in range(20_000))
     (tmp_path / "large.txt").write_text("\n".join(lines))
     command = [*TPUDECK, "tokenizer", "train", str(tmp_path / "large.txt"), "--vocab-size", "8000"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    jobs = home.cache / "jobs"
-    while not [*jobs.glob("*/progress.json")]:
+    while not [*(home.cache / "jobs").glob("*/progress.json")]:
         assert process.poll() is None
         time.sleep(0.05)
+    return process
+
+
+@pytest.mark.faults
+def test_ctrl_c_ends_training_at_once_and_leaves_nothing(tmp_path: Path, home: Home) -> None:
+    process = _begun(tmp_path, home)
     os.kill(process.pid, signal.SIGINT)
     _, narration = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Traceback" not in narration
-    assert not [*jobs.iterdir()]
+    assert not [*(home.cache / "jobs").iterdir()]
+    assert not home.tokenizers.exists() or not [*home.tokenizers.iterdir()]
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_no_child_trains_on_when_the_command_was_killed(tmp_path: Path, home: Home, how: signal.Signals) -> None:
+    process = _begun(tmp_path, home)
+    [child] = psutil.Process(process.pid).children()
+    process.send_signal(how)
+    process.communicate()
+    child.wait(timeout=20)
     assert not home.tokenizers.exists() or not [*home.tokenizers.iterdir()]

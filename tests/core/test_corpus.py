@@ -205,6 +205,13 @@ def test_json_lines_with_broken_encoding_are_kept_and_counted(tmp_path: Path) ->
     assert counts.undecodable == 1
 
 
+def test_json_that_only_lenient_writers_make_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "one", "score": NaN}\n{"text": "a\\ud800b"}\n{"text": [' + "[" * 50_000)
+    documents, counts = read(corpus(tmp_path / "a.jsonl"))
+    assert documents == ["one", "a\ufffdb"]
+    assert counts.malformed == 1
+
+
 def test_a_json_array_is_refused_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps([{"text": "one"}], indent=1))
     with pytest.raises(CorpusError, match="does not hold one JSON object per line") as caught:
@@ -358,6 +365,12 @@ def test_a_pipe_is_refused_because_it_can_be_read_once_only(tmp_path: Path) -> N
     os.mkfifo(tmp_path / "pipe.txt")
     with pytest.raises(CorpusError, match="is not a regular file"):
         open_corpus(corpus(tmp_path / "pipe.txt"), "train")
+
+
+def test_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").symlink_to("nowhere")
+    with pytest.raises(CorpusError, match=r"a\.txt is a link that leads nowhere"):
+        open_corpus(corpus(tmp_path), "train")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

@@ -16,7 +16,7 @@ from tpudeck.errors import ArtefactError, InputError
 from tpudeck.presets.schema import FAMILIES
 from tpudeck.presets.schema import Tokenizer as Settings
 from tpudeck.tokenizer import existing, load
-from tpudeck.tokenizer.recipes import UNREACHABLE, canonical, minimum_vocabulary, untrained
+from tpudeck.tokenizer.recipes import UNREACHABLE, broken_up, canonical, minimum_vocabulary, untrained
 from tpudeck.tokenizer.stage import save_trained
 from tpudeck.tokenizer.survey import Survey, even_sample
 from tpudeck.tokenizer.training import Trained, train
@@ -192,6 +192,14 @@ def test_documents_of_the_corpus_decode_to_their_normalised_text(kind: str) -> N
     made = trained(kind)
     assert made.round_trips == 200
     assert made.round_trip_failures == 0
+
+
+def test_words_without_end_reach_the_trainer_in_parts_that_lose_nothing() -> None:
+    text = f"short {'x' * 1000} <mask> {'日' * 200}"
+    [[seen]] = broken_up([[text]], ["<mask>"])
+    assert max(map(len, seen.split())) == 200
+    assert seen.replace(" ", "") == text.replace(" ", "")
+    assert "< mask>" in seen
 
 
 # How large a vocabulary can be

@@ -13,6 +13,7 @@ import csv
 import gzip
 import io
 import itertools
+import json
 import shutil
 import tempfile
 import zlib
@@ -82,7 +83,8 @@ def find_files(source: str) -> tuple[list[str], int]:
         raise CorpusError(f"the folder {source} holds no file of text, JSON lines, CSV or Parquet")
     for name in files:
         if not storage.is_bucket(name) and not Path(name).is_file():
-            raise CorpusError(f"{name} is not a regular file", hint="a corpus is read several times")
+            what = "is not a regular file, and a corpus is read more than once"
+            raise CorpusError(f"{name} {what if Path(name).exists() else 'is a link that leads nowhere'}")
     return files, len(found) - len(files)
 
 
@@ -279,9 +281,10 @@ def _json_object(line: bytes) -> dict[str, Any] | None:
     try:
         value = orjson.loads(line)
     except orjson.JSONDecodeError:
+        # What other writers let through: NaN, halves of surrogate pairs, bytes that are not UTF-8.
         try:
-            value = orjson.loads(line.decode(errors="replace"))
-        except orjson.JSONDecodeError:
+            value = json.loads(line.decode(errors="replace"))
+        except (ValueError, RecursionError):
             return None
     return value if isinstance(value, dict) else None
 
