@@ -24,6 +24,7 @@ from tpudeck.runs.events import (
 )
 from tpudeck.runs.lines import LineFollower
 from tpudeck.runs.reader import RunReader, RunSnapshot
+from tpudeck.runs.status import ENDED
 from tpudeck.runs.summary import RunSummary
 from tpudeck.units import format_bytes, format_duration, format_rate
 
@@ -108,7 +109,7 @@ def describe(event: Event) -> str:
             return f"checkpoint at step {event.step:,} ({format_bytes(event.size_bytes)})"
         case CheckpointRejected():
             return f"checkpoint at step {event.step:,} is not used: {event.reason}"
-        case AlertRaised(level=level) if level != "info":
+        case AlertRaised(alert=alert) if alert not in ENDED:  # how it ended is said at the end
             return f"{event.level}: {event.message}"
         case Noticed():
             return event.message

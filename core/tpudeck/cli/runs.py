@@ -103,13 +103,22 @@ def show(run: str = RUN, as_json: bool = JSON) -> None:
     if as_json:
         emit_json(data)
         return
-    emit_table(("KEY", "VALUE"), [(key, _shown(value)) for key, value in data.items() if value not in (None, "", [])])
+    rows = [(key, _shown(key, value)) for key, value in data.items() if value not in (None, "", [])]
+    emit_table(("KEY", "VALUE"), rows)
 
 
-def _shown(value: Any) -> str:
+def _shown(key: str, value: Any) -> str:
+    from datetime import datetime
+
+    from tpudeck.units import format_duration
+
+    if key in {"created", "started", "ended"}:
+        return datetime.fromtimestamp(value).astimezone().isoformat(" ", "seconds")
+    if key.endswith("_s") and key != "tokens_per_s":
+        return format_duration(value)
     if isinstance(value, list):
         return ", ".join(map(str, value))
-    return f"{value:.6g}" if isinstance(value, float) and abs(value) < 1e6 else str(value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value).replace("\n", " ")
 
 
 @app.command()

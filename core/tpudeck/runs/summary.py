@@ -58,6 +58,7 @@ class RunSummary:
     ended: float | None
     duration_s: float | None
     device: str
+    """``cpu``, ``gpu``, ``tpu``, or ``tpu-NAME``."""
     attempt: int
     tags: tuple[str, ...] = ()
     note: str = ""
@@ -154,7 +155,7 @@ def summarise(folder: Path, files: RunFiles, latest: Latest, *, now: float | Non
         started=started,
         ended=ended,
         duration_s=None if started is None else max(0.0, (ended or now) - started),
-        device=str(run.get("device") or ""),
+        device=str(run.get("device_key") or run.get("device") or ""),
         attempt=int(said.get("attempt") or 0),
         tags=tuple(meta.get("tags") or ()),
         note=str(meta.get("note") or ""),
