@@ -41,10 +41,7 @@ class Quantity:
     @property
     def text(self) -> str:
         """The value as people read it."""
-        if self.value is None:
-            return "not known yet"
-        show = _FORMATS.get(self.unit)
-        return show(self.value) if show else f"{self.value:,.4g} {self.unit}"
+        return "not known yet" if self.value is None else _FORMATS[self.unit](self.value)
 
     def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, "value": self.value, "unit": self.unit, "text": self.text, "how": self.how}
