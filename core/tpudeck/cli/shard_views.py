@@ -8,7 +8,7 @@ from typing import Any
 from tpudeck.cli.bars import emit_bars
 from tpudeck.cli.output import emit_table
 
-__all__ = ["print_records", "print_statistics"]
+__all__ = ["print_records", "print_statistics", "some_points"]
 
 _LINES = (
     "files", "bytes", "sequences", "tokens", "documents", "empty_documents", "cut_documents",
@@ -28,7 +28,7 @@ def print_statistics(found: dict[str, Any]) -> None:
     names = sorted({name for about in splits.values() for name in about} - {"document_lengths"}, key=_LINES.index)
     rows = [(name.replace("_", " "), *(_shown(about.get(name)) for about in splits.values())) for name in names]
     emit_table(("", *splits), rows)
-    coverage = _some(found["coverage"], 10)
+    coverage = some_points(found["coverage"], 10)
     emit_bars(
         "share of the text that the k most frequent tokens cover",
         [(f"{k:,}", share, f"{share:.1%}") for k, share in coverage],
@@ -47,7 +47,7 @@ def _shown(value: float | None) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.2%}"
 
 
-def _some(points: list[Any], most: int) -> list[Any]:
+def some_points(points: list[Any], most: int) -> list[Any]:
     """So many points, evenly spread, the first and the last among them."""
     if len(points) <= most:
         return points

@@ -11,10 +11,12 @@ import typer
 from tpudeck.cli.source import SET_OPTION, SOURCE_HELP
 
 if TYPE_CHECKING:
+    from tpudeck.presets import Experiment
     from tpudeck.tokenizer import LoadedTokenizer
 
 app = typer.Typer(help="Tokenizers: trained on a corpus or brought along.", no_args_is_help=True, rich_markup_mode=None)
 
+_TOKENIZER = typer.Argument(metavar="TOKENIZER", help="A folder, a run, preset:NAME or hub:ORG/NAME.")
 _TEXTS = typer.Argument(None, metavar="[TEXT]...", help="Without any: the lines of standard input.")
 
 
@@ -73,7 +75,7 @@ def _progress(progress: dict[str, Any]) -> str:
 
 @app.command()
 def encode(
-    tokenizer: str = typer.Argument(metavar="TOKENIZER", help="A folder, a run, preset:NAME or hub:ORG/NAME."),
+    tokenizer: str = _TOKENIZER,
     texts: list[str] = _TEXTS,
     special: bool = typer.Option(False, "--special", help="Special tokens in the text are special, not text."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
@@ -93,6 +95,69 @@ def encode(
         for id_, token, (start, end) in zip(item["ids"], item["tokens"], item["offsets"], strict=True)
     ]
     emit_table(("text", "id", "token", "stands for"), rows)
+
+
+@app.command()
+def show(
+    tokenizer: str = _TOKENIZER,
+    on: str = typer.Option(
+        "", "--on", metavar="SOURCE", help="Text to try it on; without it that of the preset or run, or builtin."
+    ),
+    sample_mb: float = typer.Option(8.0, "--sample-mb", min=0.001, help="Try it on an even sample of so much text."),
+    overrides: list[str] = SET_OPTION,
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """What a tokenizer is, what it makes of a text, and what to do about it."""
+    from tpudeck import jobs
+    from tpudeck.cli.output import emit_json
+    from tpudeck.cli.source import progress_line
+    from tpudeck.cli.tokenizer_views import print_statistics
+
+    folder = find_tokenizer(tokenizer).folder
+    experiment = _experiment_of(tokenizer, on, overrides)
+    request = {"tokenizer": str(folder.absolute()), "sample_mb": sample_mb}
+    with progress_line(lambda told: f"trying it on text: {told['done']:,} documents") as on_progress:
+        found = jobs.run("inspect-tokenizer", experiment, request=request, on_progress=on_progress)
+    if as_json:
+        emit_json(found)
+    else:
+        print_statistics(found)
+
+
+def _experiment_of(name: str, source: str, overrides: list[str]) -> Experiment:
+    """The experiment whose text a tokenizer is tried on."""
+    from tpudeck.cli.source import experiment_for
+    from tpudeck.config import Home
+    from tpudeck.errors import InputError
+    from tpudeck.presets import load_experiment
+    from tpudeck.runs.index import find_run
+
+    if source or name.startswith("preset:"):
+        return experiment_for(source or name, overrides)
+    try:
+        return load_experiment(find_run(Home.here(), name) / "experiment.toml")
+    except InputError:
+        return experiment_for("builtin", overrides)
+
+
+@app.command()
+def compare(
+    left: str = _TOKENIZER,
+    right: str = typer.Argument(metavar="OTHER", help="Another one."),
+    texts: list[str] = _TEXTS,
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
+) -> None:
+    """Two tokenizers on the same texts, and the places that they cut differently."""
+    from tpudeck.cli.output import emit_json
+    from tpudeck.cli.tokenizer_views import print_comparison
+    from tpudeck.inspection.tokenizers import compare as compare_on
+
+    one, other = find_tokenizer(left), find_tokenizer(right)
+    found = [compare_on(one, other, text) for text in texts or _standard_input()]
+    if as_json:
+        emit_json(found)
+    else:
+        print_comparison(found, left, right)
 
 
 def _encoded(loaded: LoadedTokenizer, text: str) -> dict[str, Any]:
