@@ -158,6 +158,8 @@ def _tell(line: EventLine) -> tuple[str, str] | None:
     """An event in words; none where it is told elsewhere."""
     match line.event:
         case AlertRaised(message=message, level=level):
+            if level == "info":
+                return message, "good"
             return f"! {message}", "bad" if level == "error" else "warning"
         case AttemptStarted(resume_from_step=step, environment_changed=changed):
             how = f"resumed from step {step:,}" if step else "training begins"
