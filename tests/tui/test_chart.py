@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from textual.app import ComposeResult
-from tui.views import screen_text
 
 from tpudeck_tui.plot import ASCII, BLOCKS, BRAILLE, DotGlyphs
 from tpudeck_tui.theme import DEFAULT_VARIABLES, palette
 from tpudeck_tui.widgets.canvas import PaintingApp
 from tpudeck_tui.widgets.chart import MARKERS, Chart, Flag, Line
+from tui.views import screen_text
 
 
 def line(values: Sequence[float], label: str = "train", *, index: int = 0, every: int = 10, dots: bool = False) -> Line:

@@ -14,7 +14,7 @@ from textual.widget import Widget
 from textual.widgets import Button, Input, Label, Static
 
 from tpudeck.config import Home
-from tpudeck.doctor import refuse_what_cannot_start
+from tpudeck.doctor import refuse_what_cannot_work
 from tpudeck.errors import TpudeckError
 from tpudeck.presets import resolve
 from tpudeck.shards.task import ready as shards_ready
@@ -102,7 +102,7 @@ class LaunchDialog(Dialog[Path]):
         """What was looked at, and how it came out."""
         try:
             experiment = resolve(self._draft.preset, home=self._home, overrides=self._overrides()).experiment
-            refuse_what_cannot_start(experiment)
+            refuse_what_cannot_work(experiment)
         except TpudeckError as error:
             return [f"✗ {line}" for line in error.show().splitlines()]
         changed = len(self._draft.changes)
