@@ -1,9 +1,10 @@
-"""Shards: how fast, against the published way and against the encoder alone; and how much memory.
+"""Shards: how fast they are built and inspected, and how much memory that takes.
 
 Everything is measured in one run on the same text, each way in a process of its own, imports not counted. The published
 way is written here from its description: rows in batches of 1000 through the fast tokenizer of Transformers inside
 ``datasets.map``, lists concatenated with ``sum``, cut into sequences batch by batch, one ``tf.train.Example`` of two
-int64 lists per sequence, written by TensorFlow.
+int64 lists per sequence, written by TensorFlow. Statistics of a set are held against TensorFlow's own reader, which
+checks the same checksums and does nothing else.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 SEQUENCE_LENGTH = 128
 SMALL_MB, LARGE_MB = 25, 250
 REQUIRED_SPEEDUP, ALLOWED_OVERHEAD, ALLOWED_GROWTH = 5.0, 1.5, 1.2
+REQUIRED_INSPECTION = 0.5
 
 
 def main() -> None:
@@ -42,6 +44,7 @@ def main() -> None:
         encode = min((pair[0] for pair in pairs), key=lambda result: float(result["wall_s"]))
         build = min((pair[1] for pair in pairs), key=lambda result: float(result["wall_s"]))
         grown = measure("build", large, tokenizer, folder)
+        read, inspect = (measure(way, Path(grown["out"]) / "set", tokenizer, folder) for way in ("read", "inspect"))
     print(f"{SMALL_MB} MB of text, sequences of {SEQUENCE_LENGTH}, {os.cpu_count()} cores")
     for what, result in (("published way", published), ("encoder alone", encode), ("tpudeck", build)):
         print(
@@ -52,6 +55,11 @@ def main() -> None:
     kept = [
         holds("faster than the published way", published["wall_s"] / build["wall_s"], at_least=REQUIRED_SPEEDUP),
         holds("the time of the encoder alone", build["wall_s"] / encode["wall_s"], at_most=ALLOWED_OVERHEAD),
+        holds(
+            "the speed of TensorFlow's reader, statistics",
+            read["wall_s"] / inspect["wall_s"],
+            at_least=REQUIRED_INSPECTION,
+        ),
         holds(f"the memory, for {LARGE_MB // SMALL_MB}x the text", mebibytes[1] / mebibytes[0], at_most=ALLOWED_GROWTH),
     ]
     sys.exit(0 if all(kept) else 1)
@@ -94,7 +102,7 @@ def measure(way: str, text: Path, tokenizer: Path, folder: Path) -> dict[str, An
     out = Path(tempfile.mkdtemp(dir=folder))
     command = [sys.executable, __file__, way, str(text), str(tokenizer), str(out)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"})
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    return dict(json.loads(done.stdout.splitlines()[-1])) | {"out": str(out)}
 
 
 def timed(work: Callable[[], int]) -> None:
@@ -147,6 +155,22 @@ def build(text: Path, tokenizer: Path, out: Path) -> None:
     timed(work)
 
 
+def read(shards: Path, _tokenizer: Path, _out: Path) -> None:
+    """TensorFlow's reader on every file of a set."""
+    import tensorflow as tf
+
+    files = sorted(map(str, shards.rglob("*.tfrecord")))
+    timed(lambda: sum(int(batch.shape[0]) for batch in tf.data.TFRecordDataset(files).batch(1024)))
+
+
+def inspect(shards: Path, _tokenizer: Path, _out: Path) -> None:
+    """All statistics of a set."""
+    from tpudeck.inspection.shards import inspect_shards
+    from tpudeck.shards import open_set
+
+    timed(lambda: sum(about["sequences"] for about in inspect_shards(open_set(shards))["splits"].values()))
+
+
 def published(text: Path, tokenizer: Path, out: Path) -> None:
     """The way that users come from."""
     import datasets
@@ -193,5 +217,5 @@ if __name__ == "__main__":
     if len(sys.argv) == 1:
         main()
     else:
-        ways = {"encode": encode, "build": build, "published": published}
+        ways = {"encode": encode, "build": build, "published": published, "read": read, "inspect": inspect}
         ways[sys.argv[1]](*map(Path, sys.argv[2:]))

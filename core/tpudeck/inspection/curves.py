@@ -56,13 +56,25 @@ class Distinct:
         self._shift = 0
         self._values = np.zeros(0, dtype=np.uint64)
         self._counts = np.zeros(0, dtype=np.int64)
+        self._waiting: list[npt.NDArray[np.uint64]] = []
+        self._waiting_hashes = 0
 
     def add(self, hashes: npt.NDArray[np.uint64]) -> None:
         kept = hashes[hashes <= self._threshold]
-        values, places = np.unique(np.concatenate([self._values, kept]), return_inverse=True)
-        weights = np.concatenate([self._counts, np.ones(len(kept), dtype=np.int64)])
+        self._waiting.append(kept)
+        self._waiting_hashes += len(kept)
+        if self._waiting_hashes > max(len(self._values), 1 << 16):  # sorting pays when much is new
+            self._merge()
+
+    def _merge(self) -> None:
+        """Sort what waits in among what is known."""
+        if not self._waiting:
+            return
+        new = np.concatenate(self._waiting)
+        values, places = np.unique(np.concatenate([self._values, new]), return_inverse=True)
+        weights = np.concatenate([self._counts, np.ones(len(new), dtype=np.int64)])
         self._counts = np.bincount(places, weights, minlength=len(values)).astype(np.int64)
-        self._values = values
+        self._values, self._waiting, self._waiting_hashes = values, [], 0
         while len(self._values) > self._most_kept:
             self._shift += 1
             below = self._values <= self._threshold
@@ -74,16 +86,19 @@ class Distinct:
 
     def contains(self, hashes: npt.NDArray[np.uint64]) -> tuple[int, int]:
         """Of these hashes, how many belong to the sample, and how many of those were seen."""
+        self._merge()
         inside = hashes[hashes <= self._threshold]
         return len(inside), int(np.isin(inside, self._values).sum())
 
     @property
     def exact(self) -> bool:
+        self._merge()
         return self._shift == 0
 
     @property
     def repeat_share(self) -> float:
         """Share of what was seen that repeats something seen before."""
+        self._merge()
         seen = int(self._counts.sum())
         return (seen - len(self._values)) / seen if seen else 0.0
 

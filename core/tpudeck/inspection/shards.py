@@ -131,7 +131,7 @@ class _Reader:
         file.tokens += ids_NS.size
         file.special_tokens += int(counts[self._special].sum())
         file.unknown_tokens += int(counts[self._unknown]) if self._unknown is not None else 0
-        file.nats += float(counts @ self._nats)
+        file.nats += float((counts * self._nats).sum())
 
 
 def _describe(of: _SplitStatistics, summary: SplitSummary | None, roles: Mapping[str, Any]) -> dict[str, Any]:
