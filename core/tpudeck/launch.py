@@ -78,11 +78,13 @@ def create(
 ) -> Path:
     """Write a new run folder, whole or not at all; nothing is started."""
     from tpudeck.alerts import check_target
+    from tpudeck.doctor import refuse_what_cannot_work
     from tpudeck.presets import to_toml
 
     for target in options.notify if options else ():
         check_target(target, home)
     _check_corpus(experiment)
+    refuse_what_cannot_work(experiment)
     name = check_name(name or experiment.name)
     now = time.time()
     run_id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{name}-{secrets.token_hex(2)}"

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from tpudeck import launch
 from tpudeck.config import Home
-from tpudeck.doctor import Finding, Surroundings, examine, refuse_what_cannot_start
+from tpudeck.doctor import Finding, Surroundings, examine, refuse_what_cannot_start, refuse_what_cannot_work
 from tpudeck.errors import InputError, RetryLaterError
 from tpudeck.presets import Experiment, experiment_from
 
@@ -247,7 +248,7 @@ def experiment(**device: Any) -> Experiment:
 
 
 def test_a_cpu_run_is_refused_nothing(here: Surroundings) -> None:
-    refuse_what_cannot_start(experiment(kind="cpu"), with_holder(with_chips(here)))
+    refuse_what_cannot_work(experiment(kind="cpu"), with_holder(with_chips(here)))
 
 
 @pytest.mark.parametrize(
@@ -265,19 +266,27 @@ def test_what_cannot_work_on_a_tpu_is_refused_with_the_reason(
     here: Surroundings, versions: dict[str, str], device: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(InputError, match=words) as caught:
-        refuse_what_cannot_start(experiment(**device), with_chips(replace(here, versions=versions)))
+        refuse_what_cannot_work(experiment(**device), with_chips(replace(here, versions=versions)))
     assert caught.value.hint
 
 
 def test_a_chip_that_tensorflow_does_not_run_on_is_refused(here: Surroundings) -> None:
     with pytest.raises(InputError, match="does not run on 7x"):
-        refuse_what_cannot_start(experiment(kind="tpu"), with_chips(replace(here, versions=TPU), device="0x0076"))
+        refuse_what_cannot_work(experiment(kind="tpu"), with_chips(replace(here, versions=TPU), device="0x0076"))
 
 
 def test_a_chip_that_another_process_holds_is_a_matter_of_waiting(here: Surroundings) -> None:
     with pytest.raises(RetryLaterError, match="process 4711 holds the TPU: python train"):
         refuse_what_cannot_start(experiment(kind="tpu"), with_holder(with_chips(replace(here, versions=TPU))))
+    refuse_what_cannot_start(experiment(kind="cpu"), here)
 
 
 def test_a_healthy_tpu_vm_is_refused_nothing(here: Surroundings) -> None:
-    refuse_what_cannot_start(experiment(kind="tpu", accelerator="v5e-8"), with_chips(replace(here, versions=TPU), 8))
+    healthy = with_chips(replace(here, versions=TPU), 8)
+    refuse_what_cannot_start(experiment(kind="tpu", accelerator="v5e-8"), healthy)
+
+
+def test_a_launch_of_what_cannot_work_writes_nothing(home: Home) -> None:
+    with pytest.raises(InputError, match="sees only buckets"):
+        launch.create(experiment(kind="tpu", name="grpc://10.0.0.2:8470"), home=home)
+    assert not home.runs.exists()

@@ -6,7 +6,7 @@
 ``machine``          checks of chips, lock file, disk, memory, clock, credentials, logind
 ``examination``      all checks, in order: :func:`examine`
 ``explanations``     known error texts: :func:`explain`
-``refusals``         what cannot work is refused before anything starts: :func:`refuse_what_cannot_start`
+``refusals``         what cannot work is refused before anything starts
 ===================  =============================================================================
 
 Nothing here imports TensorFlow, touches a chip, or loads libtpu.
@@ -15,7 +15,16 @@ Nothing here imports TensorFlow, touches a chip, or loads libtpu.
 from tpudeck.doctor.examination import examine
 from tpudeck.doctor.explanations import Explanation, explain
 from tpudeck.doctor.findings import Finding
-from tpudeck.doctor.refusals import refuse_what_cannot_start
+from tpudeck.doctor.refusals import refuse_what_cannot_start, refuse_what_cannot_work, refuse_while_held
 from tpudeck.doctor.surroundings import Surroundings
 
-__all__ = ["Explanation", "Finding", "Surroundings", "examine", "explain", "refuse_what_cannot_start"]
+__all__ = [
+    "Explanation",
+    "Finding",
+    "Surroundings",
+    "examine",
+    "explain",
+    "refuse_what_cannot_start",
+    "refuse_what_cannot_work",
+    "refuse_while_held",
+]
