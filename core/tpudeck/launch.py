@@ -88,25 +88,12 @@ def create(
     name = check_name(name or experiment.name)
     now = time.time()
     run_id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{name}-{secrets.token_hex(2)}"
-    about = {
-        "format_version": FORMAT_VERSION,
-        "id": run_id,
-        "name": name,
-        "preset": preset,
-        "argv": _without_secrets(argv),
-        "host": host_name(),
-        "user": getpass.getuser(),
-        "created": now,
-        "device": experiment.device.kind,
-        "device_key": _device_key(experiment),
-        "versions": _versions(),
-        "git": _git(),
-    }
+    about = {"format_version": FORMAT_VERSION, "id": run_id, "name": name, "preset": preset, "created": now}
     aside = home.runs / f".new-{run_id}"
     try:
         aside.mkdir(parents=True)
         (aside / "requests").mkdir()
-        write_json(aside / "run.json", about)
+        write_json(aside / "run.json", about | _circumstances(experiment, argv))
         write_json(aside / "meta.json", {"name": name, "tags": list(tags), "priority": priority})
         write_options(aside, options or Options())
         write_atomic(aside / "experiment.toml", to_toml(_with_absolute_paths(experiment)).encode())
@@ -146,6 +133,19 @@ def _device_key(experiment: Experiment) -> str:
     if name in {"", "local"}:
         return kind
     return f"{kind}-{re.sub(r'[^A-Za-z0-9.-]+', '_', name)}"
+
+
+def _circumstances(experiment: Experiment, argv: Sequence[str]) -> dict[str, Any]:
+    """By whom, where, with what and on what a run was launched."""
+    return {
+        "argv": _without_secrets(argv),
+        "host": host_name(),
+        "user": getpass.getuser(),
+        "device": experiment.device.kind,
+        "device_key": _device_key(experiment),
+        "versions": _versions(),
+        "git": _git(),
+    }
 
 
 def _without_secrets(argv: Sequence[str]) -> list[str]:

@@ -252,25 +252,26 @@ def damaged_status(patient: Patient) -> None:
     (patient.folder / "status.json").write_bytes(patient.draw.choice([b"", b"{", b"[]", b'{"status":']))
 
 
-def reused_process_id(patient: Patient) -> None:
-    """The status says that it runs, under the process id of somebody else: us."""
+def _forge_status(patient: Patient, **owner: object) -> None:
+    """A status that says "running", by somebody who is not the owner."""
     path = patient.folder / "status.json"
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+    try:
         said = read_json(path)
-        said["supervisor"]["pid"] = os.getpid()
-        write_json(path, said | {"status": "running"})
+        forged = said | {"status": "running", "supervisor": said["supervisor"] | owner}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise MissedError from error
+    write_json(path, forged)
     if (summary := patient.summary).live and not is_live(patient.folder):
-        patient.ghost(f"a dead run with a reused process id is called {summary.status}")
+        patient.ghost(f"a dead run with a forged {', '.join(owner)} is called {summary.status}")
+
+
+def reused_process_id(patient: Patient) -> None:
+    """The process id of the dead supervisor belongs to somebody else now: us."""
+    _forge_status(patient, pid=os.getpid())
 
 
 def another_boot(patient: Patient) -> None:
-    path = patient.folder / "status.json"
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        said = read_json(path)
-        said["supervisor"]["boot_id"] = "another"
-        write_json(path, said | {"status": "running"})
-    if (summary := patient.summary).live and not is_live(patient.folder):
-        patient.ghost(f"a run of another boot is called {summary.status}")
+    _forge_status(patient, boot_id="another")
 
 
 Fault = Callable[[Patient], None]

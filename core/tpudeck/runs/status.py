@@ -71,6 +71,8 @@ def _owner(said: Mapping[str, Any]) -> ProcessIdentity | None:
 def _without_status(folder: Path, locked: bool, now: float) -> State:
     if locked:
         return State("starting", "its supervisor holds the lock")
+    if (folder / "supervisor.jsonl").exists():
+        return State("lost", "its supervisor is gone, and left no status")
     try:
         age_s = now - folder.stat().st_mtime
     except OSError:

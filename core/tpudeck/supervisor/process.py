@@ -265,9 +265,7 @@ class Supervisor:
 
     def _end(self, ending: Ending) -> None:
         level = "info" if ending.status in {"finished", "stopped"} else "error"
-        said = f"the run {'was ' if ending.status != 'finished' else 'has '}{ending.status}"
-        if ending.status == "failed":
-            said = "the run has failed"
+        said = f"the run {'has' if ending.status in {'finished', 'failed'} else 'was'} {ending.status}"
         message = f"{said}: {ending.reason}" if ending.reason else said
         alert = AlertRaised(alert=ending.status, message=message, level=level, step=self._following.latest.step)
         self._record.say(alert)
