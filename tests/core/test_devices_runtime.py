@@ -14,12 +14,14 @@ import pytest
 from tpu_info.proto import tpu_metric_service_pb2 as messages
 from tpu_info.proto import tpu_metric_service_pb2_grpc as service
 
+from tpudeck.devices import Core
 from tpudeck.devices.runtime import metric_ports, read_runtime
 
 TOTAL = "tpu.runtime.hbm.memory.total.bytes"
 USED = "tpu.runtime.hbm.memory.usage.bytes"
 DUTY = "tpu.runtime.tensorcore.dutycycle.percent"
 GIB = 1024**3
+PATIENCE_S = 60
 
 Answer = Callable[[str, Any], "list[messages.Metric]"]
 
@@ -82,6 +84,11 @@ def chips(count: int, *, devices_per_chip: int = 1, attr: str = "int") -> Answer
     return answer
 
 
+def look(ports: list[int], *, name: str = "", deadline_s: float = PATIENCE_S) -> tuple[list[Core], list[str]]:
+    """As the sampler looks, but with patience for a busy machine where nothing is to hang."""
+    return read_runtime(ports, name=name, deadline_s=deadline_s)
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
@@ -92,7 +99,7 @@ def free_port() -> int:
 @pytest.mark.parametrize("local", [True, False])
 def test_every_device_has_its_own_readings_whatever_way_its_number_is_written(attr: str, local: bool) -> None:
     with served(chips(4, attr=attr), local=local) as port:
-        cores, notes = read_runtime([port], name="v5e")
+        cores, notes = look([port], name="v5e")
     assert [core.index for core in cores] == [0, 1, 2, 3]
     assert [core.hbm_used_bytes for core in cores] == [GIB, 2 * GIB, 3 * GIB, 4 * GIB]
     assert [core.duty_cycle_percent for core in cores] == [10, 20, 30, 40]
@@ -102,13 +109,13 @@ def test_every_device_has_its_own_readings_whatever_way_its_number_is_written(at
 
 def test_the_duty_cycle_of_a_chip_with_two_devices_is_that_of_both() -> None:
     with served(chips(4, devices_per_chip=2)) as port:
-        cores, _ = read_runtime([port])
+        cores, _ = look([port])
     assert [core.duty_cycle_percent for core in cores] == [10, 10, 20, 20, 30, 30, 40, 40]
 
 
 def test_devices_without_numbers_go_by_position() -> None:
     with served(chips(2, attr="none")) as port:
-        cores, _ = read_runtime([port])
+        cores, _ = look([port])
     assert [(core.index, core.hbm_used_bytes) for core in cores] == [(0, GIB), (1, 2 * GIB)]
 
 
@@ -118,20 +125,20 @@ def test_values_that_come_in_another_order_go_to_the_device_they_are_of() -> Non
         return metrics[::-1] if name == USED else metrics
 
     with served(answer) as port:
-        cores, _ = read_runtime([port])
+        cores, _ = look([port])
     assert [core.hbm_used_bytes for core in cores] == [GIB, 2 * GIB, 3 * GIB, 4 * GIB]
 
 
 def test_nothing_on_the_port_is_a_reason_and_no_error() -> None:
     port = free_port()
-    cores, notes = read_runtime([port])
+    cores, notes = look([port])
     assert cores == []
     assert notes == [f"TPU: nothing answers on port {port}: no process that serves metrics holds the chip"]
 
 
 def test_empty_lists_mean_that_no_program_has_been_loaded() -> None:
     with served(lambda name, context: []) as port:
-        cores, notes = read_runtime([port])
+        cores, notes = look([port])
     assert (cores, notes) == ([], ["TPU: no program has been loaded yet"])
 
 
@@ -141,7 +148,7 @@ def test_where_lists_differ_in_length_a_device_without_a_value_says_so() -> None
         return metrics[:3] if name == USED else metrics[:1] if name == DUTY else metrics
 
     with served(answer) as port:
-        cores, _ = read_runtime([port])
+        cores, _ = look([port])
     assert [core.hbm_used_bytes for core in cores] == [GIB, 2 * GIB, 3 * GIB, None]
     assert [core.duty_cycle_percent for core in cores] == [10, None, None, None]
     assert cores[3].missing["hbm_used_bytes"] == "the runtime told of 3 devices, and this is not one of them"
@@ -156,10 +163,10 @@ def test_a_runtime_that_hangs_costs_the_deadline_once_and_the_other_ports_nothin
         return []
 
     with served(hang) as slow, served(chips(2)) as quick:
-        cores, notes = read_runtime([slow, quick], deadline_s=0.3)
+        cores, notes = look([slow, quick], deadline_s=3)
         release.set()
     assert len(cores) == 2
-    assert notes == [f"TPU: no answer from port {slow} within 0.3 s"]
+    assert notes == [f"TPU: no answer from port {slow} within 3 s"]
 
 
 def test_one_reading_that_hangs_leaves_the_others() -> None:
@@ -171,16 +178,16 @@ def test_one_reading_that_hangs_leaves_the_others() -> None:
         return chips(2)(name, context)
 
     with served(answer) as port:
-        cores, notes = read_runtime([port], deadline_s=0.5)
+        cores, notes = look([port], deadline_s=3)
         release.set()
     assert [core.hbm_used_bytes for core in cores] == [GIB, 2 * GIB]
-    assert cores[0].missing == {"duty_cycle_percent": f"no answer from port {port} within 0.5 s"}
+    assert cores[0].missing == {"duty_cycle_percent": f"no answer from port {port} within 3 s"}
     assert notes == []
 
 
 def test_several_processes_on_a_host_are_numbered_on_where_each_counts_from_zero() -> None:
     with served(chips(2)) as one, served(chips(2)) as two:
-        cores, _ = read_runtime([one, two])
+        cores, _ = look([one, two])
     assert [core.index for core in cores] == [0, 1, 2, 3]
 
 
@@ -191,7 +198,7 @@ def test_an_error_is_told_in_the_servers_words() -> None:
         return chips(1)(name, context)
 
     with served(answer) as port:
-        cores, _ = read_runtime([port])
+        cores, _ = look([port])
     assert cores[0].missing == {"duty_cycle_percent": f"port {port}: NOT_FOUND: unknown metric"}
 
 
@@ -199,15 +206,15 @@ def test_an_old_runtime_without_a_service_is_told_as_such() -> None:
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=2))
     port = server.add_secure_port("localhost:0", grpc.local_server_credentials())
     server.start()
-    _, notes = read_runtime([port])
+    _, notes = look([port])
     server.stop(grace=None).wait()
     assert notes == [f"TPU: the runtime on port {port} does not offer it"]
 
 
 def test_a_process_that_dies_between_two_looks_turns_values_into_reasons() -> None:
     with served(chips(2)) as port:
-        assert len(read_runtime([port])[0]) == 2
-    cores, notes = read_runtime([port])
+        assert len(look([port])[0]) == 2
+    cores, notes = look([port])
     assert cores == [] and "nothing answers" in notes[0]
 
 
@@ -221,7 +228,7 @@ def test_something_else_on_the_port_is_a_reason_and_no_error() -> None:
             connection.close()
 
         threading.Thread(target=talk, daemon=True).start()
-        cores, notes = read_runtime([port])
+        cores, notes = look([port])
     assert cores == [] and len(notes) == 1
 
 

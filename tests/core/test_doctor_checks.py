@@ -218,8 +218,8 @@ def metadata_server(*, status: int = 200, skew_s: float = 0, silent: bool = Fals
         server.server_close()
 
 
-def on_cloud(here: Surroundings, host: str) -> Surroundings:
-    return replace(here, environ={**here.environ, "GCE_METADATA_HOST": host}, metadata_timeout_s=0.5)
+def on_cloud(here: Surroundings, host: str, *, timeout_s: float = 60) -> Surroundings:
+    return replace(here, environ={**here.environ, "GCE_METADATA_HOST": host}, metadata_timeout_s=timeout_s)
 
 
 def test_the_metadata_server_tells_what_the_machine_is(here: Surroundings) -> None:
@@ -239,7 +239,7 @@ def test_a_clock_that_is_wrong_is_found_by_the_metadata_servers(here: Surroundin
 
 def test_a_metadata_server_that_hangs_or_is_not_there_is_told(here: Surroundings) -> None:
     with metadata_server(silent=True) as host:
-        assert "does not answer" in only(on_cloud(here, host), "metadata").message
+        assert "does not answer" in only(on_cloud(here, host, timeout_s=0.5), "metadata").message
     assert "does not answer" in only(on_cloud(here, "localhost:9"), "metadata").message
 
 
