@@ -1,4 +1,4 @@
-"""``tpudeck tokenizer show|compare`` as people type them."""
+"""``tpudeck tokenizer show|compare`` and ``corpus show --statistics`` as people type them."""
 
 from __future__ import annotations
 
@@ -44,3 +44,14 @@ def test_tokenizer_compare_shows_where_two_differ(tmp_path: Path) -> None:
     assert found["left"]["tokens"] == ["w1", "w2", "w50"]
     assert found["right"]["tokens"] == ["w1", "w2", "<unk>"]
     assert "characters per token" in tpudeck("tokenizer", "compare", one, other, stdin="w1 w2\nw3\n").stdout
+
+
+def test_corpus_show_can_tell_what_is_in_the_text(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("\n".join(["the same line"] * 50 + [f"line {word}" for word in WORDS]))
+    done = tpudeck("corpus", "show", tmp_path / "text.txt", "--statistics", "--json")
+    assert done.returncode == 0, done.stderr
+    found = orjson.loads(done.stdout)["statistics"]
+    assert sum(side["documents"] for side in found["splits"].values()) == 110
+    shown = tpudeck("corpus", "show", tmp_path / "text.txt", "--statistics")
+    assert "document lengths in characters" in shown.stdout
+    assert "of the documents are copies of another" in shown.stdout

@@ -10,6 +10,7 @@ from tpudeck.cli.source import SET_OPTION, SOURCE_HELP
 
 if TYPE_CHECKING:
     from tpudeck.corpus import CorpusCounts
+    from tpudeck.presets import Experiment
     from tpudeck.presets.schema import Corpus
 
 app = typer.Typer(
@@ -28,19 +29,23 @@ def show(
     config: str = typer.Option("", "--config", help="Hub data sets: the configuration."),
     limit: int = typer.Option(0, "--limit", min=0, help="Read so many documents only; 0: all."),
     samples: int = typer.Option(5, "--samples", min=0, help="How many documents to show."),
+    statistics: bool = typer.Option(False, "--statistics", help="Also lengths, copies, leaks, broken encodings."),
     overrides: list[str] = SET_OPTION,
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
     """Read a corpus: its documents, characters and splits, what was left out and why, and a few documents."""
+    from tpudeck.cli.corpus_views import print_statistics
     from tpudeck.cli.output import emit_json, emit_table, narrate
     from tpudeck.cli.source import experiment_for
 
     given = {"column": column, "config": config, "max_documents": limit or ""}
     overrides = [*overrides, *(f"corpus.{key}={value}" for key, value in given.items() if value)]
-    settings = experiment_for(source, overrides).corpus
+    experiment = experiment_for(source, overrides)
+    settings = experiment.corpus
     counts, shown = _read(settings, samples)
+    inspected = _inspect(experiment) if statistics else None
     if as_json:
-        emit_json(_as_data(settings, counts, shown))
+        emit_json(_as_data(settings, counts, shown) | ({"statistics": inspected} if inspected else {}))
         return
     columns = ("documents", "characters", "bytes", "blank", "null")
     rows = [(split, *(f"{getattr(of, name):,}" for name in columns)) for split, of in counts.items()]
@@ -48,8 +53,18 @@ def show(
     if shown:
         print()
         emit_table(("document",), [(_shortened(document),) for document in shown])
+    if inspected:
+        print_statistics(inspected)
     for what, count in counts["train"].oddities().items():
         narrate(f"{count:,} {what}")
+
+
+def _inspect(experiment: Experiment) -> dict[str, Any]:
+    from tpudeck import jobs
+    from tpudeck.cli.source import progress_line
+
+    with progress_line(lambda told: f"inspecting: {told['done']:,} documents") as on_progress:
+        return jobs.run("inspect-corpus", experiment, on_progress=on_progress)
 
 
 def _read(settings: Corpus, samples: int) -> tuple[dict[str, CorpusCounts], list[str]]:

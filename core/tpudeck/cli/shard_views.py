@@ -8,7 +8,7 @@ from typing import Any
 from tpudeck.cli.bars import emit_bars
 from tpudeck.cli.output import emit_table
 
-__all__ = ["print_records", "print_statistics", "some_points"]
+__all__ = ["octaves", "print_records", "print_statistics", "some_points"]
 
 _LINES = (
     "files", "bytes", "sequences", "tokens", "documents", "empty_documents", "cut_documents",
@@ -35,7 +35,7 @@ def print_statistics(found: dict[str, Any]) -> None:
     )
     for split, about in splits.items():
         if "document_lengths" in about:
-            octaves = _octaves(**about["document_lengths"])
+            octaves = octaves(**about["document_lengths"])
             emit_bars(f"{split}: document lengths in tokens", [(f"{at:,}+", n, format_count(n)) for at, n in octaves])
     for finding in found["findings"]:
         print(f"\n{finding['level']}: {finding['message']}\n  → {finding['hint']}")
@@ -54,7 +54,7 @@ def some_points(points: list[Any], most: int) -> list[Any]:
     return [points[round(index * (len(points) - 1) / (most - 1))] for index in range(most)]
 
 
-def _octaves(edges: list[int], counts: list[int]) -> list[tuple[int, int]]:
+def octaves(edges: list[int], counts: list[int]) -> list[tuple[int, int]]:
     """A histogram with one bar for each doubling, without the empty ones at its ends."""
     bars: dict[int, int] = {}
     for edge, count in zip(edges, counts, strict=True):
