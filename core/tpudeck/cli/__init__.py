@@ -17,14 +17,16 @@ def main() -> NoReturn:
     """Entry point of ``tpudeck``. Without a command it opens the console."""
     from tpudeck.errors import TpudeckError
 
-    if len(sys.argv) == 1:
+    words = sys.argv[1:]
+    completing = "_TPUDECK_COMPLETE" in os.environ  # the shell asks without words, and for the whole tree
+    if not words and not completing:
         _open_console([])
     try:
-        if sys.argv[1] == "runs":
+        if words[:1] == ["runs"] and not completing:
             # Scripts poll these: the other commands would cost them a sixth more.
             from tpudeck.cli.runs import app
 
-            app(sys.argv[2:], prog_name="tpudeck runs")
+            app(words[1:], prog_name="tpudeck runs")
         else:
             from tpudeck.cli.app import app
 
