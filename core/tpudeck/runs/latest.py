@@ -83,13 +83,13 @@ class Latest:
         self.step_s = decode_number(row.get("step_s", self.step_s))
 
     def see_progress(self, progress: Mapping[str, Any]) -> None:
-        """Take in ``progress.json``, which is newer than the last line between two of them."""
+        """Take in ``progress.json``, which is newer than the last line between two of them; evaluations are events."""
         self.done, self.total = progress.get("done"), progress.get("total")
         self.unit = str(progress.get("unit", ""))
         if progress.get("task") != "train":
             return
         self.total_steps = int(self.total) if self.total else self.total_steps
-        for name in ("step", "loss", "eval_loss", "tokens_per_s"):
+        for name in ("step", "loss", "tokens_per_s"):
             if progress.get(name) is not None:
                 setattr(self, name, decode_number(progress[name]))
 

@@ -248,6 +248,7 @@ class Trainer:
                 best=best,
             )
         )
+        self._progress()
         self._fill_samples()
 
     def _fill_samples(self) -> None:
