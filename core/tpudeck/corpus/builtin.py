@@ -1,7 +1,7 @@
 """The corpus that every Python interpreter carries: the language reference and the docstrings of its library.
 
 Nothing is imported but :mod:`pydoc_data.topics` (data); docstrings are read from the source, so no module runs and it
-makes no difference what else is installed. For one version of Python the documents are always the same, in the same
+makes no difference what else is installed. For one build of Python the documents are always the same, in the same
 order: paragraphs, each once, with white space folded.
 """
 
