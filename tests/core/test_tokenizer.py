@@ -47,6 +47,7 @@ def saved(folder: Path, made: Trained, family: str = "roberta") -> Path:
 # Reproducible
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_trainings_in_two_processes_give_the_same_file(kind: str) -> None:
     program = (

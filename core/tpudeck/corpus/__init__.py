@@ -1,7 +1,7 @@
 """Text as a stream of documents: from Python's own documentation, files, buckets, or the Hub.
 
 A corpus is opened once per pass and read in order, in batches; memory holds one batch, whatever the size of the corpus.
-Three steps, in file-name order of nothing but the flow: a reader turns a source into *rows* (``builtin``, ``files``,
+Three steps: a reader turns a source into *rows* (``builtin``, ``files``,
 ``hub``), :class:`Documents` turns rows into documents and counts what it meets, and a content hash says which side of
 the validation split a document is on.
 """
