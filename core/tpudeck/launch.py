@@ -269,10 +269,8 @@ def _spawn(folder: Path, lock: int) -> int:
 
 def request_stop(folder: Path, *, now: bool = False) -> None:
     """Ask a run to save a checkpoint and end; with `now`, to end at once. Asking twice is asking once."""
-    path = folder / "requests" / "stop.json"
     now = now or stop_now_requested(folder)
-    path.parent.mkdir(exist_ok=True)
-    write_json(path, {"now": now, "time": time.time(), "process": os.getpid()})
+    _request(folder, "stop", now=now)
     if now and not locks.held(folder / "run.lock"):
         _kill_orphan(folder)
 
@@ -294,5 +292,15 @@ def _kill_orphan(folder: Path) -> None:
 
 def request_checkpoint(folder: Path) -> None:
     """Ask a run to save a checkpoint at its next step and go on."""
-    (folder / "requests").mkdir(exist_ok=True)
-    write_json(folder / "requests" / "checkpoint.json", {"time": time.time(), "process": os.getpid()})
+    _request(folder, "checkpoint")
+
+
+def _request(folder: Path, what: str, **more: Any) -> None:
+    path = folder / "requests" / f"{what}.json"
+    try:
+        path.parent.mkdir(exist_ok=True)
+        write_json(path, {"time": time.time(), "process": os.getpid()} | more)
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written: {error.strerror}", hint="only its owner can control a run"
+        ) from error

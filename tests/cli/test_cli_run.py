@@ -285,6 +285,19 @@ def test_delete_moves_to_the_trash_and_refuses_what_is_running(home: Home) -> No
     assert (home.trash / run / "metrics.jsonl").exists()
 
 
+def test_the_queue_is_shown_in_its_order_and_can_be_changed(home: Home) -> None:
+    first = tpudeck("run", "quickstart", "--detach", "--set", "train.steps=10000", step_s=0.01).stdout.strip()
+    waiting = [tpudeck("run", "quickstart", "--detach", "--set", "train.steps=3").stdout.strip() for _ in range(2)]
+    for run in waiting:
+        runs.wait(home.runs / run, lambda now: now.summary.status == "queued")
+    tpudeck("runs", "priority", waiting[1], "3")
+    rows = json.loads(tpudeck("runs", "queue", "--json").stdout)
+    assert [(row["id"], row["place"], row["used_by"]) for row in rows] == [
+        (waiting[1], 1, first),
+        (waiting[0], 2, first),
+    ]
+
+
 def test_compare_shows_results_and_only_the_settings_that_differ(home: Home) -> None:
     for steps in (10, 20):
         tpudeck("run", "quickstart", "--set", f"train.steps={steps}", "--name", f"of-{steps}")
