@@ -90,7 +90,7 @@ def _data(experiment: Experiment, run: Path) -> Iterable[str]:
         if isinstance(counts, Mapping) and "sequences" in counts:
             tokens = f", {format_count(counts['tokens'])} tokens" if "tokens" in counts else ""
             yield f"\n{split}: {counts['sequences']:,} sequences of {experiment.shards.sequence_length}{tokens}"
-    if tokenizer:
+    if tokenizer.keys() >= {"vocab_size", "hash"}:
         size = f"{tokenizer['vocab_size']:,} tokens"
         yield f"\ntokenizer: {experiment.tokenizer.kind}, {size}, SHA-256 `{tokenizer['hash']}`"
 
