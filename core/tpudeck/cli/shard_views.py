@@ -35,8 +35,8 @@ def print_statistics(found: dict[str, Any]) -> None:
     )
     for split, about in splits.items():
         if "document_lengths" in about:
-            octaves = octaves(**about["document_lengths"])
-            emit_bars(f"{split}: document lengths in tokens", [(f"{at:,}+", n, format_count(n)) for at, n in octaves])
+            bars = octaves(**about["document_lengths"])
+            emit_bars(f"{split}: document lengths in tokens", [(f"{at:,}+", n, format_count(n)) for at, n in bars])
     for finding in found["findings"]:
         print(f"\n{finding['level']}: {finding['message']}\n  → {finding['hint']}")
 
