@@ -53,3 +53,8 @@ def test_the_doctor_explains_a_log_from_standard_input_and_from_a_file(tmp_path:
     )
     assert json.loads(piped.stdout) == json.loads(named.stdout)
     assert "resume" in json.loads(piped.stdout)[0]["fix"]
+
+
+def test_the_speed_of_a_run_that_is_not_there_is_an_input_error() -> None:
+    done = subprocess.run([*TPUDECK, "doctor", "speed", "nothing"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "Traceback" not in done.stderr

@@ -7,6 +7,7 @@
 ``examination``      all checks, in order: :func:`examine`
 ``explanations``     known error texts: :func:`explain`
 ``refusals``         what cannot work is refused before anything starts
+``speed``            how fast a run is against its device, and what holds it back
 ===================  =============================================================================
 
 Nothing here imports TensorFlow, touches a chip, or loads libtpu.
