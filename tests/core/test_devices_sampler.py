@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from tpudeck.config import Home
 from tpudeck.devices import Sample, SamplerProcess
 from tpudeck.devices.__main__ import _RotatedLines
 from tpudeck.devices.inventory import find_chips, find_holders
-from tpudeck.devices.peak import cpu_matrix_flops
+from tpudeck.devices.peak import cpu_peak, measure_matrix_flops
 from tpudeck.devices.sampler import Sampler
 from tpudeck.devices.tensorcore import TensorCoreProbe
 
@@ -222,7 +223,17 @@ def test_the_newest_sample_stays_with_a_reason_when_the_sampler_is_killed() -> N
 
 
 def test_the_peak_of_this_cpu_is_that_of_a_machine_and_not_of_an_interpreter() -> None:
-    assert cpu_matrix_flops(seconds=0.05) > 1e8
+    assert measure_matrix_flops(seconds=0.05) > 1e8
+
+
+def test_the_best_measurement_of_this_kind_of_cpu_is_remembered(home: Home) -> None:
+    assert cpu_peak(home, seconds=0.01) > 0
+    (file,) = home.cache.iterdir()
+    (cpu,) = json.loads(file.read_text())
+    file.write_text(json.dumps({cpu: 1e30, "another": 1e40}))
+    assert cpu_peak(home, seconds=0.01) == 1e30
+    file.write_text("torn {")
+    assert 0 < cpu_peak(home, seconds=0.01) < 1e20
 
 
 def lines(path: Path) -> list[str]:

@@ -219,9 +219,10 @@ def _dialled(start: Experiment, tokens: str, time: str, utilisation: float) -> d
 
 def _measured_peak(utilisation: float) -> float:
     from tpudeck.cli.output import narrate
-    from tpudeck.devices.peak import cpu_matrix_flops
+    from tpudeck.config import Home
+    from tpudeck.devices.peak import cpu_peak
 
-    peak = cpu_matrix_flops()
+    peak = cpu_peak(Home.here())
     narrate(f"this CPU multiplies matrices at {peak / 1e9:.0f} GFLOP/s; counting on {utilisation:.0%} of that")
     return peak
 
