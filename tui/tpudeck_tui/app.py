@@ -103,10 +103,15 @@ class Deck(PaintingApp):
         """Before the first style sheet is read: to change the theme later is to read them all again."""
         for theme in THEMES:
             self.register_theme(theme)
-        wanted = self.settings.theme or self.memory.get("theme", "")
+        wanted = self.settings.theme or self.memory.get(self._theme_key, "")
         if wanted not in self.available_themes:
             wanted = theme_for(self.console.color_system, light=self.settings.light)
         self.set_reactive(App.theme, wanted)
+
+    @property
+    def _theme_key(self) -> str:
+        """A theme is remembered for terminals with as many colours as this one."""
+        return f"theme.{self.console.color_system}"
 
     def get_default_screen(self) -> Screen[Any]:
         return _screen(*_SCREENS["runs"])
@@ -213,4 +218,4 @@ class Deck(PaintingApp):
 
     def watch_theme(self, theme: str) -> None:
         default = theme_for(self.console.color_system, light=self.settings.light)
-        self.memory.keep("theme", "" if theme == default else theme)
+        self.memory.keep(self._theme_key, "" if theme == default else theme)

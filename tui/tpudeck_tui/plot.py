@@ -203,7 +203,7 @@ def nice_scale(low: float, high: float, *, log: bool = False) -> Scale:
         return Scale(10.0 ** max(bottom, -307.0), 10.0 ** min(top, 308.0), log=True)
     largest = max(abs(low), abs(high))
     if high / 2 - low / 2 <= largest * 1e-12:
-        pad = largest * 0.1 or 1.0
+        pad = largest * 0.1 if largest > 1e-290 else 1.0  # below that, numbers lose their digits
         return Scale(low - pad, high + pad)
     span = min(high - low, 1e308)
     step = _nice_step(span, 12)
@@ -243,7 +243,7 @@ def format_tick(value: float, step: float = 0.0) -> str:
     size = abs(value)
     if size < abs(step) * 1e-6 or size == 0:
         return "0"
-    if size >= 1e5 or size < 1e-3:
+    if size >= 1e4 or size < 1e-3:
         for limit, suffix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
             if limit <= size < 1e15:
                 return f"{value / limit:.4g}{suffix}"

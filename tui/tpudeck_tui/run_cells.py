@@ -39,14 +39,14 @@ def status(run: RunSummary) -> Cell:
 def number(value: float | None) -> Cell:
     """A loss or the like; what is not finite stands out."""
     if value is None:
-        return "–", "faint"
+        return "–", "quiet"
     if not math.isfinite(value):
         return ("NaN" if math.isnan(value) else "inf" if value > 0 else "-inf"), "bad"
     return (f"{value:.4g}" if abs(value) < 1000 else f"{value:.3g}"), ""
 
 
 def tokens_per_s(run: RunSummary) -> Cell:
-    return ("–", "faint") if run.tokens_per_s is None else (format_count(run.tokens_per_s), "")
+    return ("–", "quiet") if run.tokens_per_s is None else (format_count(run.tokens_per_s), "")
 
 
 def progress(run: RunSummary, width: int = 9) -> Cell:
@@ -63,7 +63,7 @@ def progress(run: RunSummary, width: int = 9) -> Cell:
 
 
 def duration(run: RunSummary) -> Cell:
-    return ("–", "faint") if run.duration_s is None else (format_duration(run.duration_s), "")
+    return ("–", "quiet") if run.duration_s is None else (format_duration(run.duration_s), "")
 
 
 def age(run: RunSummary) -> Cell:

@@ -20,6 +20,7 @@ _PARTS: dict[str, tuple[str, str, str]] = {
     "title": ("bright", "", "bold"),
     "title-focused": ("primary", "", "bold underline"),
     "muted": ("muted", "", ""),
+    "quiet": ("quiet", "", ""),
     "faint": ("faint", "", ""),
     "bright": ("bright", "", ""),
     "good": ("success", "", ""),
@@ -63,7 +64,14 @@ def _variables(series: tuple[str, ...], **named: str) -> dict[str, str]:
 
 
 _DARK_VARIABLES = _variables(
-    _DARK_SERIES, muted="#8793a1", faint="#2a333e", raw="#33597a", cursor="#24384c", mark="#3a3220", bright="#eef3f8"
+    _DARK_SERIES,
+    muted="#8793a1",
+    quiet="#64717f",
+    faint="#2a333e",
+    raw="#33597a",
+    cursor="#24384c",
+    mark="#3a3220",
+    bright="#eef3f8",
 )
 
 THEMES = (
@@ -97,7 +105,8 @@ THEMES = (
         dark=False,
         variables=_variables(
             _LIGHT_SERIES,
-            muted="#5d6b79", faint="#dde4ea", raw="#a9cdec", cursor="#d3e5f6", mark="#fdf0d0", bright="#0b1117",
+            muted="#5d6b79", quiet="#84919d",
+            faint="#dde4ea", raw="#a9cdec", cursor="#d3e5f6", mark="#fdf0d0", bright="#0b1117",
         ),
     ),
     Theme(
@@ -118,7 +127,8 @@ THEMES = (
         variables=BUILTIN_THEMES["ansi-dark"].variables
         | _variables(
             _ANSI_SERIES,
-            muted="ansi_white", faint="ansi_bright_black", raw="ansi_blue", cursor="ansi_blue", mark="ansi_black",
+            muted="ansi_white", quiet="ansi_bright_black",
+            faint="ansi_bright_black", raw="ansi_blue", cursor="ansi_blue", mark="ansi_black",
             bright="ansi_bright_white",
         ) | {"border": "ansi_bright_blue", "border-blurred": "ansi_bright_black"},
     ),
@@ -140,7 +150,8 @@ THEMES = (
         variables=BUILTIN_THEMES["ansi-light"].variables
         | _variables(
             _ANSI_LIGHT_SERIES,
-            muted="ansi_bright_black", faint="ansi_white", raw="ansi_cyan", cursor="ansi_white", mark="ansi_white",
+            muted="ansi_bright_black", quiet="ansi_bright_black",
+            faint="ansi_white", raw="ansi_cyan", cursor="ansi_white", mark="ansi_white",
             bright="ansi_black",
         ) | {"border": "ansi_blue", "border-blurred": "ansi_white"},
     ),

@@ -107,7 +107,7 @@ def piece_lines(loaded: LoadedTokenizer, text: str, width: int) -> list[TextLine
             upper, lower, used = [], [], 0
         part = "bad" if id_ == loaded.unk_id else f"series-{index % SERIES_COLOURS}"
         upper.append((f"{shown:<{cells}}", part))
-        lower.append((f"{id_:<{cells}}", "faint"))
+        lower.append((f"{id_:<{cells}}", "quiet"))
         used += cells
     return [*lines, upper, lower]
 
@@ -248,11 +248,11 @@ def record_lines(
     record = records(shards, split, np.array([number]), loaded)[0]
     head: TextLine = [(f"{split} record {number:,} of {len(shards.split(split)):,}", "title"),
                       ("   n p: others   v: other split", "muted")]  # fmt: skip
-    where: TextLine = [(fit(f"{Path(record['file']).name} at byte {record['offset']:,}", width), "faint")]
+    where: TextLine = [(fit(f"{Path(record['file']).name} at byte {record['offset']:,}", width), "quiet")]
     if loaded is None:
         why: TextLine = [("Its tokenizer is not here: these are the ids.", "warning")]
         return [head, where, why, [], *[[(line, "")] for line in wrap(" ".join(map(str, record["ids"])), width)]]
-    pieces = [(piece, "faint" if id_ in loaded.special_ids else "")
+    pieces = [(piece, "quiet" if id_ in loaded.special_ids else "")
               for id_, piece in zip(record["ids"], record["tokens"], strict=True)]  # fmt: skip
     return [head, where, [], *_flowing(pieces, width)]
 
@@ -277,7 +277,7 @@ def trained_lines(
             zip(record["ids"], record["tokens"], record["inputs"], record["input_tokens"], strict=True)
         ):
             if position not in asked:
-                pieces.append((piece, "faint" if id_ in loaded.special_ids else ""))
+                pieces.append((piece, "quiet" if id_ in loaded.special_ids else ""))
             elif seen == loaded.mask_id:
                 pieces.append((piece, "accent"))
             elif seen == id_:

@@ -21,7 +21,7 @@ def _bar(label: str, percent: float | None, text: str, width: int, why: str = ""
     """A labelled bar; where there is no reading, the reason instead."""
     line: TextLine = [(f"{label:<20.20} ", "muted")]
     if percent is None:
-        return [*line, (fit(f"n/a  {why}", max(4, width - 21)), "faint")]
+        return [*line, (fit(f"n/a  {why}", max(4, width - 21)), "quiet")]
     filled, rest = progress_bar(percent / 100, max(10, min(50, width - 52)))
     part = "bar" if percent < 90 else "warning"
     return [*line, (filled, part), (rest, "bar-rest"), (f" {text}", "bright")]

@@ -236,7 +236,7 @@ def devices(seen: Seen, width: int) -> list[TextLine]:
         return [[("The sampler of the run has not looked at the machine yet.", "muted")]]
     newest = seen.system[-1]
     clock = time.strftime("%H:%M:%S", time.localtime(newest.time))
-    return [*device_lines(newest, "", width), [(f"at {clock}", "faint")]]
+    return [*device_lines(newest, "", width), [(f"at {clock}", "quiet")]]
 
 
 PAGES: dict[str, Page] = {

@@ -57,5 +57,5 @@ class HelpScreen(Dialog[None]):
             lines.append([("everywhere" if name == "app" else name, "title")])
             for binding_id, (keys, description) in entries.items():
                 shown = " ".join(dict.fromkeys(keys))
-                lines.append([(f"  {shown:<14}", "key"), (pad(description, 42), ""), (f"  {binding_id}", "faint")])
+                lines.append([(f"  {shown:<14}", "key"), (pad(description, 42), ""), (f"  {binding_id}", "quiet")])
         return lines

@@ -48,14 +48,14 @@ def _value_cell(value: Value) -> Cell:
     text = value.text or "–"
     return (
         text,
-        "bad" if value.fault else "accent" if value.origin == "changed" else "bright" if value.text else "faint",
+        "bad" if value.fault else "accent" if value.origin == "changed" else "bright" if value.text else "quiet",
     )
 
 
 def _origin_cell(value: Value) -> Cell:
     if value.fault:
         return value.fault, "bad"
-    part = "accent" if value.origin == "changed" else "faint" if value.origin == "default" else "muted"
+    part = "accent" if value.origin == "changed" else "quiet" if value.origin == "default" else "muted"
     return value.origin.removeprefix("preset "), part
 
 
@@ -83,7 +83,7 @@ class PresetsScreen(FullScreen):
         #value { display: none; }
         #follows { height: 8; }
         &.-normal #list, &.-wide #list { width: 36; }
-        &.-tall #follows { height: 24; }
+        &.-tall #follows { height: 19; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -206,14 +206,14 @@ class PresetsScreen(FullScreen):
             return [[(fit(str(error), width), "bad")]]
         lines: list[TextLine] = []
         for number, quantity in enumerate(plan.quantities, start=1):
-            part = "faint" if quantity.value is None else "bright"
+            part = "quiet" if quantity.value is None else "bright"
             line: TextLine = [
-                (f"{number:>2} ", "faint"),
+                (f"{number:>2} ", "quiet"),
                 (f"{quantity.label:<30.30}", "muted"),
                 (f"{quantity.text:<18}", part),
             ]
             room = width - sum(len(text) for text, _ in line) - 2
-            lines.append([*line, (f"  {fit(quantity.how, room)}" if room > 8 else "", "faint")])
+            lines.append([*line, (f"  {fit(quantity.how, room)}" if room > 8 else "", "quiet")])
         return lines
 
     def _measured(self) -> dict[str, Any]:
@@ -395,7 +395,7 @@ class PresetsScreen(FullScreen):
         head: TextLine = [(f"{other} → {draft.preset}{' as changed' if draft.changes else ''}", "title")]
         lines: list[TextLine] = [head]
         for path, (before, after) in found.items():
-            lines.append([(f"{path:<28.28}", "muted"), (fit(str(before), 24), "remove"), (" → ", "faint"),
+            lines.append([(f"{path:<28.28}", "muted"), (fit(str(before), 24), "remove"), (" → ", "quiet"),
                           (fit(str(after), max(8, width - 58)), "add")])  # fmt: skip
         return lines if found else [head, [("no difference", "muted")]]
 
