@@ -73,7 +73,11 @@ def test_token_frequencies_that_are_not_those_of_the_shards_are_found(made: Shar
     counts[9] += 1
     np.save(made.folder / "token-counts.npy", counts)
     (fault,) = verify(made.folder).faults
-    assert "token frequencies" in fault
+    assert f"do not add up to the {made.token_counts.sum()} tokens" in fault
+    counts[10] -= 1
+    np.save(made.folder / "token-counts.npy", counts)
+    (fault,) = verify(made.folder).faults
+    assert "are not those of its training shards" in fault
 
 
 def test_without_a_manifest_file_names_are_held_against_what_is_in_them(tmp_path: Path) -> None:

@@ -98,7 +98,6 @@ class _Reader:
         self._on_sequences = on_sequences
         self._total = total
         self._done = 0
-        self._pad = roles.get("pad_id")
         self._unknown = roles.get("unk_id")
         specials = [id_ for id_ in roles.get("special_ids", ()) if id_ != self._unknown]
         self._special = np.zeros(self._vocab_size, dtype=bool)

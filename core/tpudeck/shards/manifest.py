@@ -118,6 +118,24 @@ class Manifest:
     def save(self, folder: Path) -> None:
         write_json(folder / MANIFEST_FILE, {"format_version": FORMAT_VERSION} | dataclasses.asdict(self))
 
+    def check(self) -> None:
+        """Raise ``ValueError`` where a number is none, or out of range: a manifest may have come from anywhere."""
+        files = [file for split in self.splits.values() for file in split.files]
+        sizes = [number for file in files for number in (file.sequences, file.size_bytes, file.crc32c)]
+        sizes += [number for split in self.splits.values() for number in (split.tokens, split.dropped_tokens)]
+        positive = [self.packing.sequence_length, self.packing.shard_sequences, self.tokenizer["vocab_size"]]
+        ids = [*self.tokenizer["special_ids"], *(self.tokenizer[f"{role}_id"] for role in ("bos", "eos", "pad"))]
+        optional = [id_ for role in ("unk", "mask") if (id_ := self.tokenizer[f"{role}_id"]) is not None]
+        for lowest, numbers in ((0, sizes), (1, positive), (0, ids), (0, optional)):
+            if wrong := [number for number in numbers if type(number) is not int or not lowest <= number < 2**62]:
+                raise ValueError(f"a whole number of at least {lowest} is expected, got {wrong[0]!r}")
+        if max([*ids, *optional]) >= self.tokenizer["vocab_size"]:
+            raise ValueError(f"a special id is beyond the vocabulary of {self.tokenizer['vocab_size']}")
+        if self.packing.layout not in ("compact", "published"):
+            raise ValueError(f"the layout {self.packing.layout!r} is unknown")
+        if outside := [file.name for file in files if ".." in Path(file.name).parts or Path(file.name).is_absolute()]:
+            raise ValueError(f"the file {outside[0]!r} is outside the set's folder")
+
     @classmethod
     def load(cls, folder: Path) -> Manifest | None:
         """The manifest in a folder, if there is one; raises :class:`ArtefactError` where it cannot be understood."""
@@ -131,10 +149,12 @@ class Manifest:
                     hint="build the shards again, or use the version of tpudeck that wrote them",
                 )
             splits = {name: _split_from(split) for name, split in data.pop("splits").items()}
-            return cls(**data | {"packing": Packing(**data["packing"]), "splits": splits})
+            manifest = cls(**data | {"packing": Packing(**data["packing"]), "splits": splits})
+            manifest.check()
+            return manifest
         except FileNotFoundError:
             return None
-        except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
+        except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError) as error:
             raise ArtefactError(f"{path} is damaged: {error}", hint="build the shards again") from error
 
 

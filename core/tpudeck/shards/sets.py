@@ -156,7 +156,8 @@ class ShardSet:
     def token_counts(self) -> npt.NDArray[np.int64]:
         """How often each token occurs in the training split."""
         if self.manifest:
-            return _load_counts(self.folder / COUNTS_FILE, self.vocab_size)
+            tokens = self.manifest.splits["train"].tokens
+            return _load_counts(self.folder / COUNTS_FILE, self.vocab_size, tokens)
         return count_tokens(self.split("train"), self.vocab_size)
 
     def split(self, name: str) -> Sequences:
@@ -259,14 +260,16 @@ def _natural(path: Path) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", str(path)) if part]
 
 
-def _load_counts(path: Path, vocab_size: int) -> npt.NDArray[np.int64]:
+def _load_counts(path: Path, vocab_size: int, tokens: int) -> npt.NDArray[np.int64]:
     try:
-        counts = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
+        counts = np.load(path, allow_pickle=False, mmap_mode="r")  # mapped: allocates no more than the file holds
+        if counts.shape != (vocab_size,) or counts.dtype != np.int64:
+            raise ValueError(f"it holds {counts.dtype}{counts.shape}, and the vocabulary has {vocab_size} tokens")
+        if counts.min() < 0 or counts.sum() != tokens:
+            raise ValueError(f"its counts do not add up to the {tokens} tokens of the training split")
+        return np.array(counts)
+    except (OSError, ValueError, EOFError) as error:
         raise ArtefactError(f"{path} is missing or damaged: {error}", hint="build the shards again") from error
-    if counts.shape != (vocab_size,):
-        raise ArtefactError(f"{path} counts {len(counts)} tokens, and the vocabulary has {vocab_size}")
-    return np.asarray(counts, dtype=np.int64)
 
 
 def count_tokens(sequences: Sequences, vocab_size: int) -> npt.NDArray[np.int64]:

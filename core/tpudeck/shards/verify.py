@@ -78,10 +78,19 @@ def verify(folder: Path, on_file: Callable[[int, int], None] = lambda done, tota
             counts = _add(counts, counted)
     on_file(len(files), len(files))
     if manifest and not verification.faults:
-        noted = open_set(folder).token_counts
-        if (_add(counts, np.zeros(len(noted), dtype=np.int64)) != noted).any():
-            verification.faults.append(f"the token frequencies in {folder} are not those of its training shards")
+        verification.faults += _count_faults(folder, counts)
     return verification
+
+
+def _count_faults(folder: Path, counts: npt.NDArray[np.int64]) -> list[str]:
+    """What is wrong with the noted token frequencies, held against those that were counted."""
+    try:
+        noted = open_set(folder).token_counts
+    except ArtefactError as error:
+        return [error.message]
+    if (_add(counts, np.zeros(len(noted), dtype=np.int64)) != noted).any():
+        return [f"the token frequencies in {folder} are not those of its training shards"]
+    return []
 
 
 class _File(NamedTuple):
