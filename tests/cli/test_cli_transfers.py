@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,10 +19,11 @@ from fakes import runs as fake_runs
 from gcsfaults import ObjectStore
 from hubserver import HubServer
 from tpudeck.cli.app import app
+from tpudeck.cli.tokenizer import find_tokenizer
 from tpudeck.config import Home
 from tpudeck.errors import ArtefactError, InputError
-from tpudeck.presets import load_experiment
-from tpudeck.storage import bucket, sets
+from tpudeck.runs import locks
+from tpudeck.storage import bucket, sets, write_json
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
@@ -83,20 +85,50 @@ def test_a_manifest_from_outside_chooses_no_folder(
         run("tokenizer", "pull", "gs://bucket/somewhere")
 
 
-def test_a_run_that_ended_goes_on_elsewhere_under_its_id(
-    object_store: ObjectStore, home: Home, another_machine: Callable[[], Home]
-) -> None:
+@pytest.fixture
+def ended(home: Home, tokenizer: Path) -> Path:
+    """A run that has a checkpoint and used the tokenizer."""
     folder = fake_runs.make(home)
     (folder / "checkpoints").mkdir()
     (folder / "checkpoints" / "weights.bin").write_bytes(os.urandom(1000))
     (folder / "run.lock").touch()
-    run("runs", "push", folder.name, "gs://bucket/runs/" + folder.name)
+    (folder / "results").mkdir(exist_ok=True)
+    write_json(folder / "results" / "tokenizer.json", {"ok": True, "result": {"folder": str(tokenizer)}})
+    return folder
+
+
+def test_a_run_that_ended_is_listed_elsewhere_under_its_id(
+    object_store: ObjectStore, ended: Path, another_machine: Callable[[], Home]
+) -> None:
+    run("runs", "push", ended.name, f"gs://bucket/runs/{ended.name}")
     there = another_machine()
-    run("runs", "pull", f"gs://bucket/runs/{folder.name}")
-    assert load_experiment(there.runs / folder.name / "experiment.toml") == load_experiment(folder / "experiment.toml")
-    assert sets.contents_of(there.runs / folder.name) == sets.contents_of(folder)
-    assert not (there.runs / folder.name / "run.lock").exists()
-    assert [entry["id"] for entry in run("runs", "list")] == [folder.name]
+    run("runs", "pull", f"gs://bucket/runs/{ended.name}")
+    here, copy = sets.contents_of(ended), sets.contents_of(there.runs / ended.name)
+    assert here.pop("results/tokenizer.json") != copy.pop("results/tokenizer.json")
+    assert copy == here
+    assert not (there.runs / ended.name / "run.lock").exists()
+    assert [entry["id"] for entry in run("runs", "list")] == [ended.name]
+    with pytest.raises(InputError, match="here already"):
+        run("runs", "pull", f"gs://bucket/runs/{ended.name}")
+
+
+def test_the_tokenizer_travels_with_the_run_and_the_run_knows_where_it_is(
+    object_store: ObjectStore, ended: Path, tokenizer: Path, another_machine: Callable[[], Home]
+) -> None:
+    run("runs", "push", ended.name, f"gs://bucket/runs/{ended.name}")
+    there = another_machine()
+    shutil.rmtree(tokenizer)
+    run("runs", "pull", f"gs://bucket/runs/{ended.name}")
+    assert find_tokenizer(ended.name).folder == there.tokenizers / KEY
+
+
+def test_a_run_that_is_running_is_not_pushed(object_store: ObjectStore, home: Home) -> None:
+    folder = fake_runs.make(home)
+    lock = locks.acquire(folder / "run.lock")
+    assert lock is not None
+    with pytest.raises(InputError, match="is running"):
+        run("runs", "push", folder.name, "gs://bucket/runs/x")
+    locks.release(lock)
 
 
 def test_what_is_no_run_is_not_pulled_as_one(object_store: ObjectStore, home: Home) -> None:

@@ -98,31 +98,30 @@ def push_run(
     deadline: str = DEADLINE,
     as_json: bool = JSON,
 ) -> None:
-    """Copy a run that has ended to a bucket, checkpoints and all: it can go on elsewhere."""
+    """Copy a run that has ended to a bucket, with its checkpoints, tokenizer and shards: it can go on elsewhere."""
     from tpudeck.config import Home
-    from tpudeck.errors import InputError
+    from tpudeck.runs import transfer
     from tpudeck.runs.index import find_run
-    from tpudeck.runs.status import is_live
+    from tpudeck.units import parse_duration
 
     folder = find_run(Home.here(), run)
-    if is_live(folder):
-        raise InputError(f"{folder.name} is running", hint=f"tpudeck runs stop {folder.name}, then push it")
-    if to.startswith("hub:"):
-        raise InputError("a run goes to a bucket", hint="tpudeck push sends its model to the Hub")
-    _push(folder, "runs", to, "model", False, deadline, as_json)
+    location = _bucket_location(to) if to else f"{_store()}/runs/{folder.name}"
+    with _progress() as show:
+        done = transfer.push_run(folder, location, deadline_s=parse_duration(deadline), on_progress=show)
+    _say(done.to_dict(), done.location, as_json)
 
 
 def pull_run(source: str = RUN_FROM, deadline: str = DEADLINE, as_json: bool = JSON) -> None:
     """Copy a run from a bucket to this machine, where it is listed, and can be resumed."""
     from tpudeck.config import Home
-    from tpudeck.errors import ArtefactError
-    from tpudeck.storage import exists, is_bucket
+    from tpudeck.runs import transfer
+    from tpudeck.storage import is_bucket
+    from tpudeck.units import parse_duration
 
     location = source if is_bucket(source) else f"{_store()}/runs/{source}"
-    if not exists(f"{location.rstrip('/')}/run.json"):
-        raise ArtefactError(f"there is no run at {location}")
-    name = location.rstrip("/").rpartition("/")[2]
-    _pull(location, "runs", "model", Home.here().runs / name, "", deadline, as_json)
+    with _progress() as show:
+        done = transfer.pull_run(location, Home.here(), deadline_s=parse_duration(deadline), on_progress=show)
+    _say(done.to_dict(), str(done.folder), as_json)
 
 
 def _push(folder: Path, noun: str, to: str, kind: Kind, public: bool, deadline: str, as_json: bool) -> None:
@@ -209,7 +208,7 @@ def _home_of(noun: str, name: str) -> Path:
     from tpudeck.config import Home
 
     home = Home.here()
-    return {"tokenizers": home.tokenizers, "shards": home.shards, "runs": home.runs}[noun] / name
+    return {"tokenizers": home.tokenizers, "shards": home.shards}[noun] / name
 
 
 def _key_at(location: str) -> str:
