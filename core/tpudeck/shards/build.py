@@ -19,7 +19,7 @@ import itertools
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -159,10 +159,13 @@ class _Writer:
         if state.finished:
             return
         characters = 0
+        done = state.tally.documents
         with contextlib.closing(_Stream(split, state, self)) as stream:
-            for texts in _after(documents, state.tally.documents):
+            for texts in documents:
                 self.reporter.check_stop()
-                stream.add(*self._encode(texts))
+                new, done = texts[done:], max(0, done - len(texts))
+                if new:
+                    stream.add(*self._encode(new))
                 characters += sum(map(len, texts))
                 self.reporter.progress(characters, None, "characters", split=split, sequences=stream.sequences)
             if not stream.sequences:
@@ -311,16 +314,6 @@ def _room_for(path: Path) -> Iterator[None]:
             f"the disk is full: a shard in {path.parent} could not be written",
             hint="make room and give the same command again: it goes on with the shards that are finished",
         ) from error
-
-
-def _after(documents: Iterable[list[str]], count: int) -> Iterator[list[str]]:
-    """Batches without the first ``count`` documents."""
-    for texts in documents:
-        if count >= len(texts):
-            count -= len(texts)
-            continue
-        yield texts[count:]
-        count = 0
 
 
 def _check_place(folder: Path, key: str) -> None:

@@ -120,6 +120,8 @@ class Manifest:
 
     def check(self) -> None:
         """Raise ``ValueError`` where a number is none, or out of range: a manifest may have come from anywhere."""
+        if not {"train", "validation"} <= self.splits.keys():
+            raise ValueError(f"there must be a train and a validation split, got {', '.join(self.splits) or 'none'}")
         files = [file for split in self.splits.values() for file in split.files]
         sizes = [number for file in files for number in (file.sequences, file.size_bytes, file.crc32c)]
         sizes += [number for split in self.splits.values() for number in (split.tokens, split.dropped_tokens)]
