@@ -21,7 +21,7 @@ from textual.screen import Screen
 from tpudeck.config import Home
 from tpudeck.errors import TpudeckError
 from tpudeck_tui.ascii import AsciiFilter
-from tpudeck_tui.messages import RunRead, RunsListed, RunVanished
+from tpudeck_tui.messages import LookFailed, RunRead, RunsListed, RunVanished
 from tpudeck_tui.screens.base import TABS, DeckScreen
 from tpudeck_tui.settings import Memory, Settings
 from tpudeck_tui.theme import DEFAULT_VARIABLES, THEMES, palette, theme_for
@@ -151,6 +151,10 @@ class Deck(PaintingApp):
         self.watcher.taken()
         if isinstance(self.screen, DeckScreen):
             self.screen.show_vanished(message.folder, message.reason)
+
+    def on_look_failed(self, message: LookFailed) -> None:
+        self.watcher.taken()
+        self.say(f"the runs cannot be read: {message.reason}", severity="error")
 
     def follow(self, folders: Iterable[Path]) -> None:
         """Have these runs read in full."""

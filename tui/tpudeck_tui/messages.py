@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tpudeck.runs.reader import RunSnapshot
     from tpudeck.runs.summary import RunSummary
 
-__all__ = ["RunRead", "RunVanished", "RunsListed", "Seen"]
+__all__ = ["LookFailed", "RunRead", "RunVanished", "RunsListed", "Seen"]
 
 
 @dataclass(frozen=True)
@@ -57,3 +57,14 @@ class RunVanished(Message):
         super().__init__()
         self.folder = folder
         self.reason = reason
+
+
+class LookFailed(Message):
+    """Looking at the runs went wrong in a way nobody foresaw; the watcher goes on."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__()
+        self.reason = reason
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, LookFailed)

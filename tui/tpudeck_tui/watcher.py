@@ -23,7 +23,7 @@ from tpudeck.runs.index import RunIndex
 from tpudeck.runs.lines import LineFollower
 from tpudeck.runs.log import tail
 from tpudeck.runs.summary import RunSummary
-from tpudeck_tui.messages import RunRead, RunsListed, RunVanished, Seen
+from tpudeck_tui.messages import LookFailed, RunRead, RunsListed, RunVanished, Seen
 
 if TYPE_CHECKING:
     from tpudeck.devices import Sample
@@ -37,13 +37,16 @@ _SHARE = 0.1
 """At most that share of the time goes into listing runs, however many there are."""
 _LOG_LINES = 500
 _SAMPLES = 8640
+_AFTER_FAILURE_S = 5.0
+_FASTEST_S = 0.05
+"""However short a time between looks is asked for."""
 
 
 class Watcher:
     """Watches a home, and the runs that somebody looks at."""
 
     def __init__(self, home: Home, post: Callable[[Message], object], *, refresh_s: float) -> None:
-        self.refresh_s = refresh_s
+        self.refresh_s = max(_FASTEST_S, refresh_s)
         self._post = post
         self._index = RunIndex(home)
         self._runs: tuple[RunSummary, ...] | None = None
@@ -84,10 +87,16 @@ class Watcher:
     def _watch(self) -> None:
         while not self._stopped:
             self._taken.wait()
-            for message in self._round():
-                self._taken.clear()
-                self._post(message)
-            pause_s = 0.0 if any(not run.complete for run in self._followed.values()) else self.refresh_s
+            pause_s = self.refresh_s
+            try:
+                for message in self._round():
+                    self._taken.clear()
+                    self._post(message)
+                if any(not run.complete for run in self._followed.values()):
+                    pause_s = 0.0
+            except Exception as error:  # noqa: BLE001 (a thread that dies in silence would freeze the display)
+                self._post(LookFailed(f"{type(error).__name__}: {error}"))
+                pause_s = _AFTER_FAILURE_S
             self._wake.wait(pause_s)
             self._wake.clear()
 

@@ -268,7 +268,7 @@ def trained_lines(
             (f"step {step:,} of {clean(name)}, the first of {batch} sequences", "title"),
             ("   n p: other steps", "muted"),
         ],
-        [("hidden", "accent"), ("  replaced", "bad"), ("  asked but shown", "good")],
+        [("hidden", "hidden"), ("  ", ""), ("replaced→by", "replaced"), ("  ", ""), ("asked but shown", "shown")],
     ]
     for record in shown:
         asked = set(record["masked_positions"])
@@ -279,11 +279,11 @@ def trained_lines(
             if position not in asked:
                 pieces.append((piece, "quiet" if id_ in loaded.special_ids else ""))
             elif seen == loaded.mask_id:
-                pieces.append((piece, "accent"))
+                pieces.append((piece, "hidden"))
             elif seen == id_:
-                pieces.append((piece, "good"))
+                pieces.append((piece, "shown"))
             else:
-                pieces.append((f"{piece}→{instead.strip()}", "bad"))
+                pieces.append((f"{piece}→{instead.strip()}", "replaced"))
         lines += [[], *_flowing(pieces, width)]
     return lines
 

@@ -74,9 +74,9 @@ def _progress_line(run: RunSummary, width: int, loading: float | None) -> TextLi
     if run.baseline_loss is not None and run.eval_loss is not None and width >= 100:
         gain = run.baseline_loss - run.eval_loss
         parts.append((f" ({gain:.2f} under unigram)" if gain > 0 else f" ({-gain:.2f} over unigram)", "muted"))
-    if run.tokens_per_s is not None and width >= 100:
+    if run.tokens_per_s is not None and width >= 128:
         parts += [("  ", ""), (format_count(run.tokens_per_s), "bright"), (" tokens/s", "muted")]
-    if run.device and width >= 120:
+    if run.device and width >= 140:
         parts += [("  on ", "muted"), (clean(run.device), "bright")]
     return parts
 
@@ -154,6 +154,10 @@ def _trouble(seen: Seen, width: int) -> list[TextLine]:
     return [*lines, []] if lines else []
 
 
+_USUAL_PHASES = frozenset({"training", "evaluating", "checkpointing"})
+"""They take turns all the time; what comes of them is told anyway."""
+
+
 def _tell(line: EventLine) -> tuple[str, str] | None:
     """An event in words; none where it is told elsewhere."""
     match line.event:
@@ -168,8 +172,8 @@ def _tell(line: EventLine) -> tuple[str, str] | None:
             return f"{stage}: started", ""
         case StageFinished(stage=stage, cached=cached):
             return f"{stage}: {'found ready' if cached else 'done'}", "good"
-        case PhaseChanged(phase=phase):
-            return f"{phase}", "muted"
+        case PhaseChanged(phase=phase) if phase not in _USUAL_PHASES:
+            return phase, "muted"
         case Evaluated(step=step, eval_loss=loss, perplexity=perplexity, best=best):
             return (
                 f"step {step:,}: evaluation loss {loss:.4g}, perplexity {perplexity:,.1f}{', best' if best else ''}",

@@ -58,6 +58,7 @@ class CompareScreen(ChartScreen):
         self._snapshots: dict[Path, RunSnapshot] = {}
         self._settings: dict[Path, Mapping[str, Any]] = {}
         self._metric = _METRICS[0]
+        self._due = False
 
     def body(self) -> Iterable[Widget]:
         yield Lines(self._head_lines, id="head")
@@ -80,7 +81,7 @@ class CompareScreen(ChartScreen):
     def show_run(self, folder: Path, seen: Seen) -> None:
         if folder in self._folders:
             self._snapshots[folder] = seen.snapshot
-            self._paint()
+            self._paint_soon()
 
     def show_vanished(self, folder: Path, reason: str) -> None:
         self._folders = tuple(other for other in self._folders if other != folder)
@@ -90,7 +91,14 @@ class CompareScreen(ChartScreen):
     def _shown(self) -> list[tuple[Path, RunSnapshot]]:
         return [(folder, self._snapshots[folder]) for folder in self._folders if folder in self._snapshots]
 
+    def _paint_soon(self) -> None:
+        """Once for all the runs that speak at the same time."""
+        if not self._due:
+            self._due = True
+            self.set_timer(0.05, self._paint)
+
     def _paint(self) -> None:
+        self._due = False
         shown = self._shown()
         lines = [line for index, (_, snapshot) in enumerate(shown) for line in self._curves(snapshot, index)]
         self.query_one(Chart).show(lines)
