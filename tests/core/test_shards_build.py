@@ -15,6 +15,7 @@ import pytest
 from shardsets import (
     EOS,
     Reporter,
+    Text,
     build_set,
     contents,
     expected_sequences,
@@ -124,8 +125,8 @@ def test_what_is_finished_is_not_encoded_again(tmp_path: Path, words: LoadedToke
         build_set(tmp_path / "set", words, train=TRAIN, validation=VALIDATION, reporter=Reporter(stop_after=21))
     encoder = CountingEncoder(words.rust)
     build_set(tmp_path / "set", dataclasses.replace(words, rust=encoder), train=TRAIN, validation=VALIDATION)
-    # 147 of the 150 documents were encoded; they filled all but the last of the shards of about 7 documents.
-    assert len(VALIDATION) < encoder.documents < len(VALIDATION) + 20
+    # The validation split and 126 of the 150 documents were encoded; a shard holds about 7 documents.
+    assert 150 - 126 <= encoder.documents < 150 - 126 + 10
 
 
 @pytest.mark.parametrize("damage", ["torn ledger", "missing shard", "changed shard", "leftover"])
@@ -154,7 +155,7 @@ def test_a_finished_set_is_found_ready(tmp_path: Path, words: LoadedTokenizer) -
     opened: list[str] = []
     for _ in range(2):
         build_set(tmp_path / "set", words, train=TRAIN, validation=VALIDATION, opened=opened.append)
-    assert opened == ["train", "validation"]
+    assert opened == ["validation", "train"]
 
 
 def test_a_place_that_holds_anything_else_is_refused(tmp_path: Path, words: LoadedTokenizer) -> None:
@@ -187,6 +188,29 @@ def test_too_little_text_for_one_sequence_is_an_error_and_leaves_nothing(
         with pytest.raises(CorpusError, match=message):
             build_set(tmp_path / "set", words, train=train, validation=validation)
         assert not (tmp_path / "set").exists()
+
+
+class Damaged:
+    """Text that turns out to be damaged after some documents."""
+
+    def __init__(self, documents: int) -> None:
+        self.documents = documents
+
+    def __iter__(self) -> Any:
+        yield TRAIN[: self.documents]
+        raise CorpusError("text.jsonl.gz is truncated")
+
+
+@pytest.mark.parametrize(("documents", "kept"), [(2, False), (100, True)])
+def test_text_that_cannot_be_read_to_its_end_costs_no_finished_shards(
+    tmp_path: Path, words: LoadedTokenizer, monkeypatch: pytest.MonkeyPatch, documents: int, kept: bool
+) -> None:
+    monkeypatch.setattr(
+        "shardsets.Text", lambda texts, batch: Text(texts) if texts is VALIDATION else Damaged(documents)
+    )
+    with pytest.raises(CorpusError, match="truncated"):
+        build_set(tmp_path / "set", words, train=TRAIN, validation=VALIDATION)
+    assert (tmp_path / "set" / "ledger.jsonl").exists() == kept
 
 
 def test_a_full_disk_is_said_and_the_build_goes_on_when_there_is_room(
@@ -223,7 +247,7 @@ def test_two_builds_of_one_set_at_once_make_it_once(tmp_path: Path, words: Loade
         thread.start()
     for thread in builds:
         thread.join()
-    assert opened == ["train", "validation"]
+    assert opened == ["validation", "train"]
     assert len(open_set(tmp_path / "set").split("train")) == len(expected_sequences(TRAIN)[0])
 
 

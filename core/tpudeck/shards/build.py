@@ -88,12 +88,14 @@ def build(
             layout = layout_named(
                 packing.layout, sequence_length=packing.sequence_length, vocab_size=tokenizer.vocab_size
             )
-            writer = _Writer(folder, packing, layout, tokenizer, Ledger(folder, key), reporter)
+            ledger = Ledger(folder, key)
+            writer = _Writer(folder, packing, layout, tokenizer, ledger, reporter)
             try:
-                for split in SPLITS:
+                for split in reversed(SPLITS):  # the small one first: too little text is found early
                     writer.write_split(split, open_documents(split))
             except InputError:
-                shutil.rmtree(folder)  # it will not work the next time either: leave nothing half-written
+                if not ledger.split("train").files:
+                    shutil.rmtree(folder)  # nothing is lost, and nothing half-written is left
                 raise
             _finish(folder, key, packing, tokenizer, writer, corpus_fingerprint, versions)
     return open_set(folder)
