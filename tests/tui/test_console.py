@@ -267,12 +267,12 @@ async def test_a_preset_is_edited_with_its_faults_at_the_field_and_saved(deck: D
         values = deck.screen.query_one("#values", Table)
         values.focus()
         values.go_to("model.heads")
-        await pilot.press("enter", "backspace", "3", "enter")
+        await pilot.press("enter", "ctrl+u", "3", "enter")
         text = await until(pilot, "to put right")
         assert "must divide model.width (128)" in text
         await pilot.press("L")
         await until(pilot, "put this right first")
-        await pilot.press("enter", "backspace", "8", "enter")
+        await pilot.press("enter", "ctrl+u", "8", "enter")
         await until(pilot, "1 changed")
         await pilot.press("ctrl+s")
         await until(pilot, "Save as a preset of your own")
@@ -288,7 +288,7 @@ async def test_the_launch_dialog_shows_the_equal_command_line(deck: Deck) -> Non
         values = deck.screen.query_one("#values", Table)
         values.focus()
         values.go_to("train.steps")
-        await pilot.press("enter", *["backspace"] * 4, *"50", "enter", "L")
+        await pilot.press("enter", "ctrl+u", *"50", "enter", "L")
         await until(pilot, "tpudeck run quickstart --set train.steps=50 --detach")
         await pilot.press("tab", *"a b")
         await until(pilot, "--tag a --tag b")
@@ -357,7 +357,7 @@ async def test_a_tokenizer_splits_what_is_typed(deck: Deck, home: Home) -> None:
     async with deck.run_test(size=(100, 30), notifications=True) as pilot:
         await pilot.press("3")
         await until(pilot, "characters per token")
-        await pilot.press("i", *["backspace"] * 80, *"[red] blue x")
+        await pilot.press("i", "ctrl+u", *"[red] blue x")
         await until(pilot, lambda text: "[red]" in text and "│ 3 tokens" in text and "1 unknown" in text)
 
 
@@ -376,3 +376,34 @@ async def test_the_machine_and_the_doctor_are_shown(deck: Deck) -> None:
         await until(pilot, lambda text: "Python" in text and "load" in text)
         await pilot.press("1")
         await until(pilot, "No runs yet.")
+
+
+async def test_values_of_a_preset_are_found_by_a_word(deck: Deck) -> None:
+    async with deck.run_test(size=(120, 40), notifications=True) as pilot:
+        await pilot.press("2")
+        await until(pilot, "corpus.column")
+        deck.screen.query_one("#values", Table).focus()
+        await pilot.press("slash", *"learning_r", "enter")
+        text = await until(pilot, "train.learning_rate")
+        assert "corpus.column" not in text
+        assert "train.steps" not in text
+        await pilot.press("escape")
+        await until(pilot, "train.steps")
+
+
+async def test_presets_are_filtered_by_a_word(deck: Deck) -> None:
+    async with deck.run_test(size=(120, 40), notifications=True) as pilot:
+        await pilot.press("2")
+        await until(pilot, "bert-base")
+        await pilot.press("slash", *"quicks", "enter")
+        await until(pilot, lambda text: "quickstart" in text and "bert-base" not in text)
+
+
+async def test_a_run_is_forked_from_its_own_experiment(deck: Deck, home: Home) -> None:
+    FakeRun(home, "parent").finish()
+    async with deck.run_test(size=(120, 40), notifications=True) as pilot:
+        await until(pilot, "parent")
+        await pilot.press("F")
+        text = await until(pilot, "Fork parent")
+        assert "tpudeck run" in text
+        await pilot.press("escape")

@@ -25,6 +25,7 @@ from tpudeck_tui.draft import Draft, Value, about, choices
 from tpudeck_tui.screens.base import shown
 from tpudeck_tui.screens.dialogs import Ask, Prompt
 from tpudeck_tui.screens.launch import LaunchDialog
+from tpudeck_tui.widgets.filter import FilterLine
 from tpudeck_tui.widgets.pages import Lines, Pages, TextLine
 from tpudeck_tui.widgets.table import Cell, Column, Table
 
@@ -87,6 +88,13 @@ class PresetsScreen(FullScreen):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
+        shown(
+            "slash",
+            "filter",
+            "Filter",
+            "presets.filter",
+            tooltip="Filter presets, or the values where they have the focus",
+        ),
         shown("L", "launch", "Launch", "presets.launch"),
         shown("e", "edit", "Edit", "presets.edit", tooltip="Edit the value under the cursor (enter does too)"),
         shown("u", "undo", "Undo", "presets.undo", show=False, tooltip="Undo the last edit"),
@@ -103,6 +111,9 @@ class PresetsScreen(FullScreen):
         self._draft: Draft | None = None
         self._before: list[Draft] = []
         self._problem: list[TextLine] = []
+        self._wanted = {"list": "", "values": ""}
+        """What is filtered for, by table."""
+        self._filtered = "list"
 
     def body(self) -> Iterable[Widget]:
         entry = Input(id="value")
@@ -132,7 +143,7 @@ class PresetsScreen(FullScreen):
     def show_runs(self, runs: tuple[RunSummary, ...]) -> None:
         found = [_read(name, path) for name, path in preset_files(self.app.home).items()]
         found.sort(key=lambda preset: (preset.name != "quickstart", not preset.own, preset.name))
-        self._list.show(found)
+        self._list.show([preset for preset in found if _holds(self._wanted["list"], preset.name, preset.summary)])
         if self._draft is None:
             self._open()
 
@@ -158,7 +169,9 @@ class PresetsScreen(FullScreen):
     def _paint(self) -> None:
         draft = self._draft
         self.query_one("#about", Lines).show(self._about_lines)
-        self._values.show(draft.values if draft else ())
+        wanted = self._wanted["values"]
+        values = draft.values if draft else ()
+        self._values.show([value for value in values if _holds(wanted, value.path, value.text, about(value.path))])
         self.query_one("#help", Lines).repaint()
         self.query_one(Pages).fill(
             {"What follows": self._chain_lines, "File": self._file_lines, "Difference": self._difference_lines}
@@ -243,6 +256,27 @@ class PresetsScreen(FullScreen):
             for line in text.splitlines()
         ]
 
+    # Filtering.
+
+    def action_filter(self) -> None:
+        """Show only some presets, or only some values: those of the table in focus."""
+        self._filtered = "values" if self._values.has_focus else "list"
+        line = next(iter(self.query(FilterLine)), None)
+        if line is None:
+            self.mount(FilterLine(lambda text: text, "part of a name, a value or a description"))
+        else:
+            line.begin(self._wanted[self._filtered])
+
+    def on_filter_line_changed(self, message: FilterLine.Changed) -> None:
+        self._wanted[self._filtered] = message.text
+        if self._filtered == "list":
+            self.show_runs(self.app.runs)
+        else:
+            self._paint()
+
+    def on_filter_line_left(self) -> None:
+        self.query_one(f"#{self._filtered}").focus()
+
     # Editing.
 
     @on(Table.Chosen, "#values")
@@ -297,9 +331,13 @@ class PresetsScreen(FullScreen):
             self._paint()
 
     def action_drop(self) -> None:
-        """Leave the entry; else drop the changes, after asking."""
+        """Leave the entry, else the filter; else drop the changes, after asking."""
+        line = next(iter(self.query(FilterLine)), None)
         if self.query_one("#value").display:
             self._close_entry()
+        elif line is not None and line.display:
+            line.clear()
+            self.on_filter_line_left()
         elif self._draft is not None and self._draft.changes:
             count = len(self._draft.changes)
             question = f"Drop {count} change{'s' if count > 1 else ''}?"
@@ -417,6 +455,11 @@ class PresetsScreen(FullScreen):
                 self.app.open_run(folder)
 
         self.app.push_screen(LaunchDialog(self._draft, self.app.home), launched)
+
+
+def _holds(wanted: str, *texts: str) -> bool:
+    """Whether every word of a filter is in one of these texts."""
+    return all(any(word in text.lower() for text in texts) for word in wanted.lower().split())
 
 
 def _read(name: str, path: Path) -> _Preset:

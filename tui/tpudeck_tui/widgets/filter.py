@@ -53,10 +53,13 @@ class FilterLine(Vertical):
     def on_mount(self) -> None:
         self.begin()
 
-    def begin(self) -> None:
+    def begin(self, text: str | None = None) -> None:
         """Show the line, and type into it."""
         self.display = True
-        self.query_one(Input).focus()
+        entry = self.query_one(Input)
+        if text is not None:
+            entry.value = text
+        entry.focus()
 
     def clear(self) -> None:
         """No filter, no line."""
