@@ -74,16 +74,22 @@ def holds(what: str, ratio: float, *, at_least: float = 0.0, at_most: float = fl
 
 
 def write_text(path: Path, megabytes: int) -> None:
-    """The built-in corpus again and again, one word in ten replaced, until there is enough; a document per line."""
+    """The built-in corpus again and again, one word in ten replaced, until there is enough.
+
+    A document is a line, and about as long as WikiText's paragraphs: several of the corpus's.
+    """
     from tpudeck.corpus.builtin import documents
 
     rng = random.Random(0)
     words = [word for document in documents()[:2000] for word in document.split()]
+    line: list[str] = []
     with path.open("w", encoding="utf-8") as file:
         while file.tell() < megabytes * 10**6:
             for document in documents():
-                line = [rng.choice(words) if rng.random() < 0.1 else word for word in document.split()]
-                file.write(" ".join(line) + "\n")
+                line += [rng.choice(words) if rng.random() < 0.1 else word for word in document.split()]
+                if len(line) > 80:
+                    file.write(" ".join(line) + "\n")
+                    line = []
 
 
 def train_tokenizer() -> Path:
