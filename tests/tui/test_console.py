@@ -96,7 +96,7 @@ async def test_marked_runs_are_overlaid_and_their_differences_shown(deck: Deck, 
         text = await until(pilot, "train.learning_rate")
         assert "0.001" in text
         assert "0.002" in text
-        assert "train.steps" not in text
+        assert "train.epochs" not in text
 
 
 async def test_a_growing_run_is_seen_to_grow(deck: Deck, home: Home) -> None:
@@ -386,9 +386,9 @@ async def test_values_of_a_preset_are_found_by_a_word(deck: Deck) -> None:
         await pilot.press("slash", *"learning_r", "enter")
         text = await until(pilot, "train.learning_rate")
         assert "corpus.column" not in text
-        assert "train.steps" not in text
+        assert "train.epochs" not in text
         await pilot.press("escape")
-        await until(pilot, "train.steps")
+        await until(pilot, "train.epochs")
 
 
 async def test_presets_are_filtered_by_a_word(deck: Deck) -> None:
