@@ -28,7 +28,9 @@ from tpudeck.tfrecord import FOOTER_BYTES, decode_int64s, masked_crc32c, read_re
 
 __all__ = ["Sequences", "ShardSet", "open_set"]
 
-_MOST_OPEN_FILES = 64
+_MOST_OPEN_FILES = 256
+"""More than a group of `order` has with the thousand records per file that published shards have; well below the usual
+limit of 1,024 descriptors."""
 _CHUNK_SEQUENCES = 1024
 
 
