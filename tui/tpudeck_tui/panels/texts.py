@@ -43,7 +43,7 @@ def header(snapshot: RunSnapshot, width: int) -> list[TextLine]:
     run = snapshot.summary
     glyph, part = run_cells.glyph(run)
     first: TextLine = [(f"{glyph} ", part), (clean(run.name), "title"), (f"  {run.status}", part)]
-    first += [(f"  {clean(run.phase)}", "bright")] if run.live and run.phase and run.phase != "training" else []
+    first += [(f"  {clean(run.phase)}", "bright")] if run.live and run.phase not in {"", "training", run.status} else []
     if run.error:
         first.append((f"  {clean(run.error.splitlines()[0])}", "bad"))
     elif run.evidence:
