@@ -8,7 +8,7 @@ import pytest
 from tinyruns import TinyRuns, tiny_experiment
 from tpudeck.shards.order import batch_rows
 from tpudeck.training.batches import Ahead, Batches
-from tpudeck.training.evaluate import unigram_loss
+from tpudeck.training.evaluate import surprise
 from tpudeck.training.inputs import Inputs, read_inputs
 
 pytestmark = pytest.mark.training
@@ -73,12 +73,7 @@ def test_what_was_prepared_is_what_is_taken_and_anything_else_is_made(inputs: In
     ahead.close()
 
 
-def test_the_unigram_loss_is_the_mean_surprise_at_the_training_frequencies() -> None:
-    from tpudeck.training.step import Batch
-
-    labels = np.array([[1, 2], [2, 0]])
-    weights = np.array([[1.0, 1.0], [1.0, 0.0]])
-    batch = Batch(labels, labels, labels, weights)
-    counts = np.array([50, 3, 5])
-    expected = -np.mean(np.log([4 / 10, 6 / 10, 6 / 10]))
-    assert unigram_loss([batch], counts, never_predicted=(0,)) == pytest.approx(expected)
+def test_the_surprise_at_a_token_follows_from_its_frequency_among_those_that_are_predicted() -> None:
+    values = surprise(np.array([50, 3, 5]), never_predicted=(0,))
+    assert values[1:] == pytest.approx([-np.log(0.4), -np.log(0.6)])
+    assert np.isinf(values[0])

@@ -2,6 +2,7 @@
 
 ::
 
+    inputs         tokenizer and shards, checked before TensorFlow is imported
     strategy       which devices, and what runs on each of them
     configuration  an experiment → a configuration of Transformers
     names          TensorFlow's variables under the names that PyTorch's state dicts use
@@ -15,7 +16,10 @@
     loop           many steps in one call, on all replicas
     evaluate       loss, perplexity and accuracy on fixed masks, and what token frequencies alone would score
     checkpoints    written aside, manifest last, verified when read
+    setup          all that a run needs before its first step, and its plan
+    meter          from the outcomes of calls to lines of metrics
     trainer        the training stage: what happens when
+    environment    what the last digits depend on besides the seed
     export, fill   what a checkpoint is good for
 
 Everything random is a pure function of (seed, step), so a resumed run equals an uninterrupted one, to the last bit on
@@ -26,6 +30,7 @@ from __future__ import annotations
 
 import os
 
-# Read when TensorFlow and Transformers are imported, which every module below does: Keras 2, and warnings only.
+# Read when TensorFlow and Transformers are imported, which every module below does: Keras 2, and errors only.
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")

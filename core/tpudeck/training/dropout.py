@@ -1,8 +1,9 @@
 """Dropout without state: its random bits are a pure function of (seed, layer, step, microstep, replica).
 
 The bits come from Philox4x32-10, asked for explicitly, so that every kind of device draws the same ones. Its key is the
-seed; of its 128 bits of counter the upper 64 say where in the training the bits are used, and the lower 64 count them.
-The masks of :mod:`tpudeck.masking` use the same generator under another key.
+seed; its counter of 128 bits says where in the training the bits are used (step in 32 bits, microstep in 16, replica in
+16, layer in 24) and, below that, counts them. The masks of :mod:`tpudeck.masking` use the same generator under another
+key.
 
 One 32-bit word serves two values: an activation is kept where its 16 bits are at or above ``rate x 2^16``.
 """
@@ -25,7 +26,7 @@ __all__ = ["Dropout", "Where", "keep_everything", "replace_dropout"]
 _KEY = 0x6A09E667F3BCC908
 """Keeps the bits apart from those of masks and shuffling (the fraction of the square root of 2)."""
 _PHILOX = 1
-_LAYER_BITS, _REPLICA_BITS, _MICROSTEP_BITS = 12, 10, 10
+_COUNT_BITS = 40
 
 
 class Where:
@@ -39,19 +40,13 @@ class Where:
 
     def bits(self, layer: int, count: int) -> tf.Tensor:
         """``count`` random 32-bit words."""
-        assert layer < 1 << _LAYER_BITS, "more dropout layers than the counter has room for"
-        word = tf.cast(self.step, tf.int64)
-        for value, bits in (
-            (self.microstep, _MICROSTEP_BITS),
-            (self.replica, _REPLICA_BITS),
-            (layer, _LAYER_BITS),
-        ):
-            word = word * (1 << bits) + tf.cast(value, tf.int64)
+        where = (tf.cast(self.step, tf.int64) * 2**16 + tf.cast(self.microstep, tf.int64)) * 2**16
+        where += tf.cast(self.replica, tf.int64)
         key = (self.seed ^ _KEY) % 2**64
         return tf.raw_ops.StatelessRandomUniformFullIntV2(
             shape=[count],
             key=tf.constant([key], tf.uint64),
-            counter=tf.stack([tf.constant(0, tf.uint64), tf.cast(word, tf.uint64)]),
+            counter=tf.stack([tf.constant(layer << _COUNT_BITS, tf.uint64), tf.cast(where, tf.uint64)]),
             alg=_PHILOX,
             dtype=tf.uint32,
         )

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from tpudeck.training.model import LanguageModel
     from tpudeck.training.strategy import Machine
 
-__all__ = ["Evaluator", "Score", "unigram_loss"]
+__all__ = ["Evaluator", "Score", "surprise"]
+
+Surprise = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Score:
 
     loss: float
     accuracy: float
+    baseline_loss: float
+    """Of predicting by token frequency alone."""
     targets: int
 
     @property
@@ -43,20 +47,22 @@ class Score:
 class Evaluator:
     """The compiled evaluation of a model."""
 
-    def __init__(self, machine: Machine, model: LanguageModel) -> None:
+    def __init__(self, machine: Machine, model: LanguageModel, surprise_V: Surprise) -> None:
         self._machine = machine
         self._model = model
+        self._surprise_V = surprise_V
         single = tf.function(self._sums, jit_compile=True) if machine.xla else self._sums
         self._run = tf.function(lambda batch: on_replicas(machine, single, (batch,)), reduce_retracing=True)
 
     def __call__(self, batches: Iterable[Batch], *, between: Callable[[], None] = lambda: None) -> Score:
         """The score over all batches; ``between`` is called after each."""
-        sums = np.zeros(3, np.float64)
+        sums, surprise = np.zeros(3, np.float64), 0.0
         for batch in batches:
             sums += self._run(Batch(*(tf.constant(part) for part in batch))).numpy()
+            surprise += float(self._surprise_V[batch.labels[batch.weights > 0]].sum())
             between()
         loss, hits, targets = sums
-        return Score(float(loss / targets), float(hits / targets), int(targets))
+        return Score(float(loss / targets), float(hits / targets), surprise / float(targets), int(targets))
 
     def _sums(self, batch: Batch) -> tf.Tensor:
         """Cross-entropy, hits and targets of a batch, each summed."""
@@ -69,20 +75,13 @@ class Evaluator:
         return sums if self._machine.replicas == 1 else context.all_reduce(tf.distribute.ReduceOp.SUM, sums)
 
 
-def unigram_loss(
-    batches: Iterable[Batch], token_counts: npt.NDArray[np.int64], *, never_predicted: Collection[int]
-) -> float:
-    """The loss on these batches of predicting by token frequency alone, in nats.
+def surprise(token_counts: npt.NDArray[np.int64], *, never_predicted: Collection[int]) -> Surprise:
+    """The loss of each token when tokens are predicted by their frequency alone, in nats.
 
     One is added to every count, so that a token the training set lacks isn't impossible (Laplace 1814).
     """
     counts = token_counts.astype(np.float64) + 1
     counts[list(never_predicted)] = 0
     with np.errstate(divide="ignore"):
-        surprise = -np.log(counts / counts.sum())
-    total = targets = 0.0
-    for batch in batches:
-        counted = batch.weights > 0
-        total += float(surprise[batch.labels[counted]].sum())
-        targets += float(counted.sum())
-    return total / targets
+        surprise_V: Surprise = -np.log(counts / counts.sum())
+    return surprise_V

@@ -66,6 +66,8 @@ def generate(
     Each token is drawn from the ``most_likely`` ones at a temperature; at temperature 0 it is the likeliest. The same
     seed gives the same text.
     """
+    if not model.causal:
+        raise InputError("this model fills masks, it cannot go on with a text", hint="use `tpudeck fill-mask`")
     ids = [tokenizer.bos_id, *tokenizer.rust.encode(text, add_special_tokens=False).ids]
     _require_room(model, len(ids))
     length = min(model.most_tokens, len(ids) + tokens)

@@ -44,6 +44,8 @@ class LanguageModel:
     weights: dict[str, tf.Variable]
     per_token: frozenset[str]
     """The weights whose first axis counts the tokens of the vocabulary."""
+    causal: bool
+    """Whether it predicts the next token instead of hidden ones."""
     unpadded_logits: _Logits
 
     def logits(self, ids_BS: tf.Tensor, positions_BP: tf.Tensor, where: Where | None = None) -> tf.Tensor:
@@ -67,6 +69,7 @@ def build_model(experiment: Experiment, vocabulary: Vocabulary) -> LanguageModel
         most_tokens=experiment.max_positions,
         weights=weights,
         per_token=_per_token(model, weights),
+        causal=experiment.objective == "causal",
         unpadded_logits=_family_logits(experiment, model.config, weights) if known else _class_logits(model, passing),
     )
 

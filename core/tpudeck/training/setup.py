@@ -16,7 +16,7 @@ from tpudeck.plan import Schedule, check_sequences, global_batch_size, needs_ste
 from tpudeck.storage import read_json, write_json
 from tpudeck.training.batches import Batches
 from tpudeck.training.configuration import vocabulary_of
-from tpudeck.training.evaluate import Evaluator
+from tpudeck.training.evaluate import Evaluator, Surprise, surprise
 from tpudeck.training.loop import StepLoop
 from tpudeck.training.model import build_model
 from tpudeck.training.optimizer import AdamW
@@ -70,7 +70,13 @@ def set_up(inputs: Inputs, machine: Machine, batches: Batches) -> Training:
     idle_step()
     step_s = _median_s(idle_step, at_least_s=_MEASURED_S if needs_step_time(experiment) else 0.0)
     optimizer.reset()
-    return Training(machine, batches, model, optimizer, loop, Evaluator(machine, model), step_s)
+    return Training(machine, batches, model, optimizer, loop, Evaluator(machine, model, _surprise(inputs)), step_s)
+
+
+def _surprise(inputs: Inputs) -> Surprise:
+    """Masks spare the special tokens; a causal model has to predict those that end a document."""
+    never = inputs.tokenizer.special_ids if inputs.experiment.objective == "masked" else ()
+    return surprise(inputs.shards.token_counts, never_predicted=never)
 
 
 def _idle_step(loop: StepLoop, batches: Batches) -> Callable[[], None]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import tensorflow as tf
 
 from tpudeck.errors import InputError, RetryLaterError
+from tpudeck.training.noise import quieted
 
 if TYPE_CHECKING:
     from tpudeck.presets import Experiment
@@ -46,6 +47,7 @@ def connect(experiment: Experiment) -> Machine:
     """Take the devices that the experiment asks for; :class:`InputError` where there are none of that kind."""
     device, train = experiment.device, experiment.train
     kind = _kind(device)
+    quieted(tf.config.list_physical_devices)
     if device.threads:
         tf.config.threading.set_intra_op_parallelism_threads(device.threads)
     strategy = {"cpu": _cpu, "gpu": _gpu, "tpu": _tpu}[kind](device)
@@ -64,7 +66,7 @@ def connect(experiment: Experiment) -> Machine:
 def _kind(device: Device) -> Kind:
     if device.kind != "auto":
         return device.kind
-    if device.name or device.accelerator or _has_tpu_build():
+    if device.name or _has_tpu_build():
         return "tpu"
     return "gpu" if tf.config.list_physical_devices("GPU") else "cpu"
 

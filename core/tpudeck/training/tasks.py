@@ -86,7 +86,9 @@ def _load(job: Job) -> _Loaded:
 
     from tpudeck.training.configuration import vocabulary_of
     from tpudeck.training.model import build_model
+    from tpudeck.training.noise import quieted
 
+    quieted(tf.config.list_physical_devices)
     tf.config.set_visible_devices([], "GPU")
     model = build_model(experiment, vocabulary_of(tokenizer))
     assign(model.weights, checkpoint.weights(), source=checkpoint.folder)

@@ -39,7 +39,7 @@ from tpudeck.runs.events import (
 from tpudeck.training.batches import Ahead
 from tpudeck.training.checkpoints import Checkpoints, assign
 from tpudeck.training.environment import differences, environment
-from tpudeck.training.evaluate import Score, unigram_loss
+from tpudeck.training.evaluate import Score
 from tpudeck.training.fill import fill_samples
 from tpudeck.training.learning_rate import learning_rate
 from tpudeck.training.meter import Meter
@@ -112,7 +112,6 @@ class Trainer:
 
     def run(self) -> dict[str, Any]:
         self._restore()
-        self._baseline_loss = self._unigram_loss()
         try:
             self._train()
         except TrainingDivergedError as error:
@@ -139,15 +138,11 @@ class Trainer:
         changed = differences(found.environment, self._environment) if found else ()
         writer.event(AttemptStarted(resume_from_step=self._step, environment_changed=changed))
 
-    def _unigram_loss(self) -> float:
-        """Masks spare the special tokens; a causal model has to predict those that end a document."""
-        never = self._inputs.tokenizer.special_ids if self._experiment.objective == "masked" else ()
-        batches = self._training.batches.evaluation()
-        return unigram_loss(batches, self._inputs.shards.token_counts, never_predicted=never)
-
     # ---- training
 
     def _train(self) -> None:
+        if self._step:
+            self._between_calls()
         ahead = Ahead(self._training.batches)
         self._begin_training()
         try:
@@ -203,16 +198,24 @@ class Trainer:
     # ---- between calls
 
     def _between_calls(self) -> None:
-        step, every = self._step, self._schedule.eval_every_steps
-        if every and step % every == 0:
+        every = self._schedule.eval_every_steps
+        if every and self._step % every == 0:
             self._evaluate()
         if self._checkpoint_is_due():
             self._save()
         self._begin_training()
-        if self._job.stopping and step < self._schedule.total_steps:
+        if self._step < self._schedule.total_steps:
+            self._stop_if_asked()
+
+    def _between_evaluation_batches(self) -> None:
+        self._progress()
+        self._stop_if_asked()
+
+    def _stop_if_asked(self) -> None:
+        if self._job.stopping:
             self._save()
             raise InterruptedRunError(
-                f"training was asked to stop after step {step} of {self._schedule.total_steps}",
+                f"training was asked to stop after step {self._step} of {self._schedule.total_steps}",
                 hint="its checkpoint is kept: resume goes on from there",
             )
 
@@ -232,7 +235,7 @@ class Trainer:
             return
         self._meter.pause()
         self._phase("evaluating", _LEAST_PROMISE_S)
-        score = self._training.evaluator(self._training.batches.evaluation(), between=self._progress)
+        score = self._training.evaluator(self._training.batches.evaluation(), between=self._between_evaluation_batches)
         best = score.loss < self._best.loss
         if best:
             self._best = _Best(self._step, score.loss)
@@ -243,7 +246,7 @@ class Trainer:
                 eval_loss=score.loss,
                 perplexity=score.perplexity,
                 accuracy=score.accuracy,
-                baseline_loss=self._baseline_loss,
+                baseline_loss=score.baseline_loss,
                 targets=score.targets,
                 best=best,
             )
@@ -333,7 +336,7 @@ class Trainer:
             "eval_loss": score.loss,
             "perplexity": score.perplexity,
             "accuracy": score.accuracy,
-            "baseline_loss": self._baseline_loss,
+            "baseline_loss": score.baseline_loss,
             "best_eval_loss": self._best.loss,
             "best_step": self._best.step,
             "device": self._training.machine.name,

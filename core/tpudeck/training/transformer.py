@@ -143,7 +143,9 @@ class Transformer:
         if names.head:
             hidden_BPD = gelu(self._dense(hidden_BPD, names.head))
         hidden_BPD = self._norm(hidden_BPD, names.head_norm)
-        logits_BPV = tf.cast(self._product(hidden_BPD, self._weight(names.word), transpose=True), tf.float32)
+        B, P, D = hidden_BPD.shape
+        logits_NV = tf.matmul(tf.reshape(hidden_BPD, [B * P, D]), self._weight(names.word), transpose_b=True)
+        logits_BPV = tf.cast(tf.reshape(logits_NV, [B, P, -1]), tf.float32)
         return logits_BPV + self._weights[names.head_bias] if names.head_bias else logits_BPV
 
     def _embed(self, ids_BS: tf.Tensor) -> tf.Tensor:
@@ -177,7 +179,7 @@ class Transformer:
         B, S, D = x_BSD.shape
         H = self._shape.heads
         kernel, bias = self._joined([name.format(number) for name in self._names.attention])
-        parts = tf.reshape(tf.nn.bias_add(self._product(x_BSD, kernel), bias), [B, S, 3, H, D // H])
+        parts = tf.reshape(_affine(x_BSD, kernel, bias), [B, S, 3, H, D // H])
         query_BHSK, key_BHSK, value_BHSK = tf.unstack(tf.transpose(parts, [2, 0, 3, 1, 4]))
         query_BHSK *= tf.cast(1 / math.sqrt(D // H), query_BHSK.dtype)
         scores_BHSS = tf.cast(tf.matmul(query_BHSK, key_BHSK, transpose_b=True), tf.float32)
@@ -193,14 +195,7 @@ class Transformer:
         return (tf.concat(kernels, 1), tf.concat(biases, 0)) if len(layers) > 1 else (kernels[0], biases[0])
 
     def _dense(self, x: tf.Tensor, layer: str) -> tf.Tensor:
-        bias = tf.reshape(self._weight(f"{layer}.bias"), [-1])
-        return tf.nn.bias_add(self._product(x, self._weight(f"{layer}.weight")), bias)
-
-    def _product(self, x: tf.Tensor, kernel: tf.Tensor, *, transpose: bool = False) -> tf.Tensor:
-        """``x @ kernel`` over the last axis, as one product of two matrices."""
-        *outer, inner = x.shape
-        product = tf.matmul(tf.reshape(x, [-1, inner]), kernel, transpose_b=transpose)
-        return tf.reshape(product, [*outer, product.shape[-1]])
+        return _affine(x, self._weight(f"{layer}.weight"), tf.reshape(self._weight(f"{layer}.bias"), [-1]))
 
     def _norm(self, x: tf.Tensor, layer: str) -> tf.Tensor:
         gain, bias = self._weights[f"{layer}.weight"], self._weights[f"{layer}.bias"]
@@ -211,6 +206,13 @@ class Transformer:
 
     def _cast(self, x: tf.Tensor) -> tf.Tensor:
         return tf.cast(x, self._shape.compute_type)
+
+
+def _affine(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
+    """``x @ kernel + bias`` over the last axis: a product of matrices and a sum right after it, which a CPU fuses."""
+    *outer, inner = x.shape
+    sums = tf.nn.bias_add(tf.matmul(tf.reshape(x, [-1, inner]), kernel), bias)
+    return tf.reshape(sums, [*outer, sums.shape[-1]])
 
 
 def _future(length: int) -> tf.Tensor:
