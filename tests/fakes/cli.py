@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tpudeck import launch
 
-launch.SUPERVISOR = (sys.executable, str(Path(__file__).with_name("supervisor.py")))
 
+def with_behaviour(create: Callable[..., Path]) -> Callable[..., Path]:
+    """`launch.create`, and the behaviour beside what it makes."""
 
-def with_behaviour(create=launch.create):  # type: ignore[no-untyped-def]
-    def made(*arguments, **named):  # type: ignore[no-untyped-def]
+    def made(*arguments: Any, **named: Any) -> Path:
         folder = create(*arguments, **named)
         (folder / "fake.json").write_text(os.environ.get("TPUDECK_FAKE", "{}"))
         return folder
@@ -23,9 +25,9 @@ def with_behaviour(create=launch.create):  # type: ignore[no-untyped-def]
     return made
 
 
-launch.create = with_behaviour()
-
 if __name__ == "__main__":
     from tpudeck.cli import main
 
+    launch.SUPERVISOR = (sys.executable, str(Path(__file__).with_name("supervisor.py")))
+    launch.create = with_behaviour(launch.create)
     main()

@@ -12,13 +12,17 @@ from faults.real import run_real
 from faults.suite import run_suite
 
 
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m faults", description="Inject faults into real runs.")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 100_000)
     parser.add_argument("--count", type=int, default=220, help="faults over faked stages")
     parser.add_argument("--real", type=int, default=8, help="kills of real training")
     options = parser.parse_args()
-    print(f"seed {options.seed}", flush=True)
+    say(f"seed {options.seed}")
     with tempfile.TemporaryDirectory(prefix="tpudeck-faults-") as root:
         report = run_suite(Path(root), seed=options.seed, count=options.count, say=lambda line: print(line, flush=True))
         if options.real:

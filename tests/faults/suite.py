@@ -22,7 +22,7 @@ from tpudeck.errors import TpudeckError
 from tpudeck.runs.reader import RunReader
 from tpudeck.runs.status import is_live
 
-__all__ = ["run_suite"]
+__all__ = ["own_places", "run_suite"]
 
 STEPS = 300
 _FAULTS_PER_RUN = 5
@@ -32,7 +32,7 @@ _PATIENCE_S = 90.0
 def run_suite(root: Path, *, seed: int, count: int, say: Callable[[str], None] = lambda line: None) -> Report:
     """Inject at least `count` faults into runs below `root`."""
     report = Report()
-    with _small_disk(root / "small") as small_disk, _own_locks(root):
+    with _small_disk(root / "small") as small_disk:
         if small_disk is None:
             report.skipped["full_disk"] = "a small file system cannot be mounted here"
         if not can_make_immutable(root):
@@ -163,7 +163,8 @@ def _processes_of(folder: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def _own_locks(root: Path) -> Iterator[None]:
+def own_places(root: Path) -> Iterator[None]:
+    """Locks and homes of our own, whatever else the machine does."""
     before = {name: os.environ.get(name) for name in ("TPUDECK_LOCKS", "TPUDECK_HOME")}
     os.environ["TPUDECK_LOCKS"] = str(root / "locks")
     try:

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from faults.kinds import DEAD, LIVE
-from faults.suite import run_suite
+from faults.suite import own_places, run_suite
 
 
 @pytest.mark.faults
 @pytest.mark.slow
 def test_a_run_that_suffers_faults_ends_as_if_nothing_had_happened(tmp_path: Path) -> None:
-    report = run_suite(tmp_path, seed=1, count=len(LIVE) + len(DEAD))
+    with own_places(tmp_path):
+        report = run_suite(tmp_path, seed=1, count=len(LIVE) + len(DEAD))
     assert report.clean, report.show()

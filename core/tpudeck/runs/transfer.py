@@ -20,7 +20,7 @@ from tpudeck.runs.status import is_live
 from tpudeck.storage import bucket, exists, read_json, sets, write_json
 from tpudeck.storage.sets import CONTENTS, Progress, Transfer
 
-__all__ = ["pull_run", "push_run"]
+__all__ = ["pull_artefacts", "pull_run", "push_artefacts", "push_run"]
 
 _NOUNS = {"tokenizer": "tokenizers", "shards": "shards"}
 """Task that makes an artefact → the folder of its kind."""
@@ -34,11 +34,7 @@ def push_run(
     if is_live(run):
         raise InputError(f"{run.name} is running", hint=f"tpudeck runs stop {run.name}, then push it")
     location = location.rstrip("/")
-    for task, noun in _NOUNS.items():
-        artefact = _artefact(run, task)
-        if artefact is not None:
-            place = f"{location}/artifacts/{noun}/{artefact.name}"
-            sets.push(artefact, place, deadline_s=deadline_s, on_progress=on_progress)
+    push_artefacts(run, location, deadline_s=deadline_s, on_progress=on_progress)
     return sets.push(run, location, deadline_s=deadline_s, on_progress=on_progress)
 
 
@@ -53,11 +49,37 @@ def pull_run(
     if run.exists():
         raise InputError(f"{run.name} is here already", hint=f"tpudeck runs delete {run.name} moves it to the trash")
     home.runs.mkdir(parents=True, exist_ok=True)
-    places = {noun: _pull_artefacts(location, noun, home, deadline_s, on_progress) for noun in _NOUNS.values()}
     done = sets.pull(location, run, deadline_s=deadline_s, on_progress=on_progress)
-    for task, noun in _NOUNS.items():
-        _tell_where(run, task, places[noun])
+    pull_artefacts(run, location, home, deadline_s=deadline_s, on_progress=on_progress)
     return done
+
+
+def push_artefacts(
+    run: Path,
+    location: str,
+    *,
+    deadline_s: float | None = None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> None:
+    """Copy the tokenizer and the shards of a run, as far as it has them, below its place in a bucket."""
+    for task, noun in _NOUNS.items():
+        artefact = _artefact(run, task)
+        if artefact is not None:
+            place = f"{location}/artifacts/{noun}/{artefact.name}"
+            sets.push(artefact, place, deadline_s=deadline_s, on_progress=on_progress)
+
+
+def pull_artefacts(
+    run: Path,
+    location: str,
+    home: Home,
+    *,
+    deadline_s: float | None = None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> None:
+    """Bring what came with a run to this machine, and point the run's results at it."""
+    for task, noun in _NOUNS.items():
+        _tell_where(run, task, _pull_artefacts(location, noun, home, deadline_s, on_progress))
 
 
 def _artefact(run: Path, task: str) -> Path | None:
@@ -70,7 +92,7 @@ def _artefact(run: Path, task: str) -> Path | None:
 
 
 def _pull_artefacts(
-    location: str, noun: str, home: Home, deadline_s: float, on_progress: Callable[[Progress], None]
+    location: str, noun: str, home: Home, deadline_s: float | None, on_progress: Callable[[Progress], None]
 ) -> dict[str, Path]:
     """Key → local folder of every artefact of a kind that came with the run; what is here already is taken."""
     parent = {"tokenizers": home.tokenizers, "shards": home.shards}[noun]
