@@ -153,6 +153,7 @@ def test_a_second_ctrl_c_returns_at_once_and_the_run_still_stops_by_itself(home:
     assert runs.ended(folder).summary.status == "stopped"
 
 
+@pytest.mark.pty
 def test_when_the_terminal_goes_away_the_run_goes_on(home: Home) -> None:
     terminal, inside = pty.openpty()
     process = subprocess.Popen(
@@ -191,6 +192,7 @@ def on_a_terminal(*arguments: str, **behaviour: Any) -> tuple[int, str]:
     return process.wait(timeout=60), seen.decode()
 
 
+@pytest.mark.pty
 def test_a_terminal_shows_the_stages_with_a_tick_and_the_numbers(home: Home) -> None:
     code, seen = on_a_terminal("run", "quickstart", "--set", "train.steps=200", "--name", "seen", step_s=0.005)
     assert code == 0

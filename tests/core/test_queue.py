@@ -17,6 +17,8 @@ from tpudeck.runs.meta import change_meta
 from tpudeck.runs.reader import RunReader
 from tpudeck.storage import read_json, write_json
 
+pytestmark = pytest.mark.faults
+
 
 @pytest.fixture(autouse=True)
 def _nothing_outlives_a_test(home: Home) -> Iterator[None]:

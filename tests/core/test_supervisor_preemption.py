@@ -12,6 +12,8 @@ from fakes import runs
 from fakes.stages import state_after
 from tpudeck.config import Home
 
+pytestmark = pytest.mark.faults
+
 
 class _Metadata(http.server.BaseHTTPRequestHandler):
     """The two questions of a metadata server, with an answer for each."""
