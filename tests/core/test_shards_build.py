@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, models
 
 from shardsets import (
     EOS,
@@ -25,7 +26,7 @@ from shardsets import (
 from tpudeck.errors import ArtefactError, CorpusError, InterruptedRunError, WorkError
 from tpudeck.shards import build, open_set
 from tpudeck.shards.manifest import LENGTH_EDGES, Manifest
-from tpudeck.tokenizer import LoadedTokenizer
+from tpudeck.tokenizer import LoadedTokenizer, load
 
 TRAIN, VALIDATION = some_documents(150), some_documents(20, seed=1)
 
@@ -257,3 +258,19 @@ def test_a_vocabulary_above_65536_is_kept_in_32_bits(tmp_path: Path) -> None:
     made = build_set(tmp_path / "set", large, train=documents, validation=documents)
     assert 70_004 in made.split("train").take([0])
     assert made.vocab_size == 70_005
+
+
+def test_a_tokenizer_that_cannot_encode_the_text_is_named(tmp_path: Path) -> None:
+    rust = Tokenizer(models.Unigram([("<s>", 0.0), ("</s>", 0.0), ("a", -1.0)]))
+    rust.add_special_tokens(["<s>", "</s>"])
+    (tmp_path / "no-unknown").mkdir()
+    rust.save(str(tmp_path / "no-unknown" / "tokenizer.json"))
+    with pytest.raises(ArtefactError, match="no-unknown cannot encode this text"):
+        build_set(tmp_path / "set", load(tmp_path / "no-unknown"), train=["aaa", "b"], validation=["aaa b"])
+    assert not (tmp_path / "set").exists()
+
+
+def test_an_id_beyond_the_vocabulary_is_refused(tmp_path: Path, words: LoadedTokenizer) -> None:
+    smaller = dataclasses.replace(words, vocab_size=20)
+    with pytest.raises(ArtefactError, match=r"gives the id 6., and its vocabulary has 20 entries"):
+        build_set(tmp_path / "set", smaller, train=TRAIN, validation=VALIDATION)

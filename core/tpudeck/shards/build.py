@@ -27,7 +27,7 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from tpudeck.errors import ArtefactError, CorpusError, InputError, WorkError
+from tpudeck.errors import ArtefactError, CorpusError, DiskFullError, InputError
 from tpudeck.shards.layouts import Layout, layout_named
 from tpudeck.shards.ledger import LEDGER_FILE, Ledger, SplitState
 from tpudeck.shards.manifest import COUNTS_FILE, Manifest, Packing, ShardFile, SplitSummary, content_hash
@@ -195,14 +195,29 @@ class _Writer:
         before = [self.tokenizer.bos_id] if self.packing.enclosed else []
         stream: list[int] = []
         lengths: list[int] = []
-        for encoding in self.tokenizer.rust.encode_batch_fast(texts, add_special_tokens=False):
-            ids = encoding.ids
+        for ids in self._ids(texts):
             if ids:
                 stream += before
                 stream += ids
                 stream.append(self.tokenizer.eos_id)
             lengths.append(len(ids) + len(before) + 1 if ids else 0)
-        return np.array(stream, dtype=np.uint32), np.array(lengths, dtype=np.int64)
+        tokens = np.array(stream, dtype=np.uint32)
+        if (largest := int(tokens.max(initial=0))) >= self.tokenizer.vocab_size:
+            raise ArtefactError(
+                f"the tokenizer in {self.tokenizer.folder} gives the id {largest}, "
+                f"and its vocabulary has {self.tokenizer.vocab_size} entries"
+            )
+        return tokens, np.array(lengths, dtype=np.int64)
+
+    def _ids(self, texts: list[str]) -> Iterator[list[int]]:
+        try:
+            encoded = self.tokenizer.rust.encode_batch_fast(texts, add_special_tokens=False)
+        except Exception as error:  # the Rust side raises nothing more particular
+            raise ArtefactError(
+                f"the tokenizer in {self.tokenizer.folder} cannot encode this text: {error}",
+                hint="a tokenizer needs an unknown token, or bytes to fall back on, for characters it has not seen",
+            ) from error
+        return (encoding.ids for encoding in encoded)
 
 
 class _Stream:
@@ -312,7 +327,7 @@ def _room_for(path: Path) -> Iterator[None]:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         path.unlink(missing_ok=True)
-        raise WorkError(
+        raise DiskFullError(
             f"the disk is full: a shard in {path.parent} could not be written",
             hint="make room and give the same command again: it goes on with the shards that are finished",
         ) from error
