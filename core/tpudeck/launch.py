@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,6 +63,8 @@ class Options:
     """Whether to write TensorBoard event files too."""
     queue: bool = True
     """Whether to wait until the device is free."""
+    mirror: str = ""
+    """A store, ``gs://…``, below which a copy is kept while the run lasts, at ``runs/ID``."""
 
 
 def create(
@@ -84,6 +86,8 @@ def create(
     for target in options.notify if options else ():
         check_target(target, home)
     _check_corpus(experiment)
+    if options and options.mirror and not is_bucket(options.mirror):
+        raise InputError(f"a run is mirrored to gs://BUCKET/PREFIX, got {options.mirror!r}")
     refuse_what_cannot_work(experiment)
     name = check_name(name or experiment.name)
     now = time.time()
@@ -205,7 +209,12 @@ def read_options(folder: Path) -> Options:
         data = read_json(folder / "launch.json")
     except FileNotFoundError:
         return Options()
-    return Options(tuple(data.get("notify", ())), bool(data.get("tensorboard")), bool(data.get("queue", True)))
+    return Options(
+        notify=tuple(data.get("notify", ())),
+        tensorboard=bool(data.get("tensorboard")),
+        queue=bool(data.get("queue", True)),
+        mirror=str(data.get("mirror", "")),
+    )
 
 
 def start(folder: Path) -> int:
@@ -222,6 +231,13 @@ def start(folder: Path) -> int:
 
 def resume(folder: Path) -> int:
     """Go on with a run that ended before it was finished, as a new attempt."""
+    from tpudeck.mirror import is_followed
+
+    if is_followed(folder):
+        raise InputError(
+            f"{folder.name} is only followed here: its checkpoints are in the bucket",
+            hint="tpudeck runs pull brings them, once the run has ended where it was",
+        )
     lock = _take(folder)
     try:
         if RunFiles.read(folder).status.get("status") == "finished":
@@ -264,7 +280,25 @@ def _spawn(folder: Path, lock: int) -> int:
         )
     # Whoever lives longer than the run must not keep a zombie of its supervisor.
     threading.Thread(target=process.wait, name="supervisor-ended", daemon=True).start()
+    if store := read_options(folder).mirror:
+        _spawn_mirror(folder, store, environ)
     return process.pid
+
+
+def _spawn_mirror(folder: Path, store: str, environ: Mapping[str, str]) -> None:
+    """Beside the supervisor, not below it: whatever a bucket does, the run doesn't notice."""
+    with (folder / "mirror.log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tpudeck.mirror", str(folder), f"{store.rstrip('/')}/runs/{folder.name}"],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            close_fds=True,
+            start_new_session=True,
+            cwd=folder,
+            env=environ,
+        )
+    threading.Thread(target=process.wait, name="mirror-ended", daemon=True).start()
 
 
 def request_stop(folder: Path, *, now: bool = False) -> None:

@@ -105,8 +105,10 @@ def test_a_run_that_ended_is_listed_elsewhere_under_its_id(
     run("runs", "pull", f"gs://bucket/runs/{ended.name}")
     here, copy = sets.contents_of(ended), sets.contents_of(there.runs / ended.name)
     assert here.pop("results/tokenizer.json") != copy.pop("results/tokenizer.json")
+    assert here.pop("launch.json")
     assert copy == here
     assert not (there.runs / ended.name / "run.lock").exists()
+    assert not (there.runs / ended.name / "launch.json").exists()  # it may hold a secret address
     assert [entry["id"] for entry in run("runs", "list")] == [ended.name]
     with pytest.raises(InputError, match="here already"):
         run("runs", "pull", f"gs://bucket/runs/{ended.name}")
@@ -129,6 +131,19 @@ def test_a_run_that_is_running_is_not_pushed(object_store: ObjectStore, home: Ho
     with pytest.raises(InputError, match="is running"):
         run("runs", "push", folder.name, "gs://bucket/runs/x")
     locks.release(lock)
+
+
+def test_a_mirrored_run_is_followed_and_then_taken_over_elsewhere(
+    object_store: ObjectStore, ended: Path, another_machine: Callable[[], Home]
+) -> None:
+    place = f"gs://bucket/mirrors/{ended.name}"
+    write_json(ended / "status.json", {"status": "stopped", "reason": "asked to stop"})
+    CliRunner().invoke(app, ["runs", "mirror", ended.name, place], catch_exceptions=False)
+    there = another_machine()
+    CliRunner().invoke(app, ["runs", "follow", place], catch_exceptions=False)
+    assert [(entry["id"], entry["status"]) for entry in run("runs", "list")] == [(ended.name, "stopped")]
+    run("runs", "pull", place)
+    assert (there.runs / ended.name / "experiment.toml").read_bytes() == (ended / "experiment.toml").read_bytes()
 
 
 def test_what_is_no_run_is_not_pulled_as_one(object_store: ObjectStore, home: Home) -> None:

@@ -31,6 +31,9 @@ NOTIFY = typer.Option(
 )
 TENSORBOARD = typer.Option(False, "--tensorboard", help="Also write TensorBoard event files into the run folder.")
 PRIORITY = typer.Option(0, "--priority", help="Place in the queue where the device is busy: higher goes first.")
+MIRROR = typer.Option(
+    "", "--mirror", metavar="STORE", help="Keep a copy below gs://…, at STORE/runs/ID; tpudeck runs follow watches it."
+)
 QUEUE = typer.Option(True, "--queue/--no-queue", help="Wait for a busy device, or end with exit code 3.")
 
 
@@ -52,6 +55,7 @@ def run(
     tensorboard: bool = TENSORBOARD,
     priority: int = PRIORITY,
     queue: bool = QUEUE,
+    mirror: str = MIRROR,
 ) -> None:
     """Run a preset: tokenizer, shards, training.
 
@@ -70,7 +74,7 @@ def run(
         argv=["tpudeck", *sys.argv[1:]],
         tags=tag,
         priority=priority,
-        options=launch.Options(notify=tuple(notify), tensorboard=tensorboard, queue=queue),
+        options=launch.Options(notify=tuple(notify), tensorboard=tensorboard, queue=queue, mirror=mirror),
     )
     if detach:
         launch.start(folder)

@@ -27,13 +27,16 @@ FOLDER = typer.Argument(None, metavar="[DIR]", help="A new folder; otherwise whe
 PUBLIC = typer.Option(False, "--public", help="On the Hub: for everybody to see; private otherwise.")
 REVISION = typer.Option("", "--revision", help="On the Hub: a branch, tag or commit.")
 DEADLINE = typer.Option("1 h", "--deadline", help="Give up after so long; the same command goes on.")
+EVERY = typer.Option("10 s", "--every", help="How often to look for something new.")
 JSON = typer.Option(False, "--json", help="Print one JSON document.")
 
 
 def register_runs(app: typer.Typer) -> None:
-    """Add ``push`` and ``pull`` to ``tpudeck runs``."""
+    """Add ``push``, ``pull``, ``mirror`` and ``follow`` to ``tpudeck runs``."""
     app.command(name="push")(push_run)
     app.command(name="pull")(pull_run)
+    app.command(name="mirror")(mirror_run)
+    app.command(name="follow")(follow_run)
 
 
 def register(tokenizer: typer.Typer, shards: typer.Typer) -> None:
@@ -113,15 +116,52 @@ def push_run(
 
 def pull_run(source: str = RUN_FROM, deadline: str = DEADLINE, as_json: bool = JSON) -> None:
     """Copy a run from a bucket to this machine, where it is listed, and can be resumed."""
+    from tpudeck import mirror
     from tpudeck.config import Home
     from tpudeck.runs import transfer
     from tpudeck.storage import is_bucket
     from tpudeck.units import parse_duration
 
     location = source if is_bucket(source) else f"{_store()}/runs/{source}"
+    if mirror.is_mirror(location):
+        folder = mirror.pull_mirrored(location, Home.here())
+        _say({"location": location, "folder": str(folder)}, str(folder), as_json)
+        return
     with _progress() as show:
         done = transfer.pull_run(location, Home.here(), deadline_s=parse_duration(deadline), on_progress=show)
     _say(done.to_dict(), str(done.folder), as_json)
+
+
+def mirror_run(
+    run: str = typer.Argument(..., metavar="RUN", help="Id, unique beginning of it, name, path, or last."),
+    to: str = BUCKET_TO,
+    every: str = EVERY,
+) -> None:
+    """Keep a copy of a run in a bucket while it runs, until it has ended."""
+    from tpudeck import mirror
+    from tpudeck.config import Home
+    from tpudeck.runs.index import find_run
+    from tpudeck.units import parse_duration
+
+    folder = find_run(Home.here(), run)
+    location = _bucket_location(to) if to else f"{_store()}/runs/{folder.name}"
+    narrate(f"{folder.name} is mirrored to {location} until it ends")
+    mirror.keep_mirrored(folder, location, period_s=parse_duration(every), narrate=narrate)
+    print(location)
+
+
+def follow_run(source: str = RUN_FROM, every: str = EVERY) -> None:
+    """Watch a run that is mirrored from elsewhere: it is listed here like any other, until it has ended."""
+    from tpudeck import mirror
+    from tpudeck.config import Home
+    from tpudeck.storage import is_bucket
+    from tpudeck.units import parse_duration
+
+    location = source.rstrip("/") if is_bucket(source) else f"{_store()}/runs/{source}"
+    folder = Home.here().runs / location.rpartition("/")[2]
+    narrate(f"{folder.name} is followed from {location} until it ends; Ctrl-C leaves it running")
+    mirror.keep_followed(location, folder, period_s=parse_duration(every), narrate=narrate)
+    print(folder)
 
 
 def _push(folder: Path, noun: str, to: str, kind: Kind, public: bool, deadline: str, as_json: bool) -> None:

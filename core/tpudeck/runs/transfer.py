@@ -24,6 +24,8 @@ __all__ = ["pull_artefacts", "pull_run", "push_artefacts", "push_run"]
 
 _NOUNS = {"tokenizer": "tokenizers", "shards": "shards"}
 """Task that makes an artefact → the folder of its kind."""
+_PRIVATE = frozenset({"launch.json"})
+"""Who is told about alerts: an address can be a secret."""
 _KEY = re.compile(r"[0-9a-f]{16,64}")
 
 
@@ -35,7 +37,7 @@ def push_run(
         raise InputError(f"{run.name} is running", hint=f"tpudeck runs stop {run.name}, then push it")
     location = location.rstrip("/")
     push_artefacts(run, location, deadline_s=deadline_s, on_progress=on_progress)
-    return sets.push(run, location, deadline_s=deadline_s, on_progress=on_progress)
+    return sets.push(run, location, without=_PRIVATE, deadline_s=deadline_s, on_progress=on_progress)
 
 
 def pull_run(

@@ -41,6 +41,8 @@ __all__ = [
     "Settings",
     "Stored",
     "checksum",
+    "checksum_bytes",
+    "compose",
     "describe",
     "download",
     "match",
@@ -122,6 +124,11 @@ def checksum(path: Path, start: int = 0, size: int | None = None) -> str:
             crc = google_crc32c.extend(crc, block)
             left -= len(block)
     return _encode(crc)
+
+
+def checksum_bytes(data: bytes) -> str:
+    """CRC32C of bytes, as the service writes it."""
+    return _encode(google_crc32c.value(data))
 
 
 def _encode(crc: int) -> str:
@@ -272,7 +279,7 @@ def _pinned(location: str) -> Iterator[None]:
 
 def write_bytes(location: str, data: bytes, *, replaces: int = 0) -> Stored:
     """Write a small object: a new one, or in place of the generation ``replaces``."""
-    return _put(location, io.BytesIO(data), len(data), _encode(google_crc32c.value(data)), replaces)
+    return _put(location, io.BytesIO(data), len(data), checksum_bytes(data), replaces)
 
 
 def upload(path: Path, location: str, *, crc32c: str | None = None, replaces: int = 0) -> Stored:
@@ -345,7 +352,7 @@ def _upload_in_parts(path: Path, location: str, size: int, crc32c: str, replaces
             with path.open("rb") as file:
                 found = _put(part, _Part(file, start), length, part_crc32c, found.generation if found else 0)
         parts.append(found)
-    written = _checked(_compose(parts, location, crc32c, size, replaces), crc32c, size)
+    written = compose(parts, location, crc32c=crc32c, replaces=replaces)
     for stored in parts:
         remove(stored)
     return written
@@ -369,8 +376,9 @@ class _Part(io.RawIOBase):
         return self._file.tell() - self._start
 
 
-def _compose(parts: list[Stored], location: str, crc32c: str, size: int, replaces: int) -> Stored:
-    blob = _blob(location)
+def compose(parts: list[Stored], location: str, *, crc32c: str, replaces: int = 0) -> Stored:
+    """Join up to 32 objects into another; the result is checked."""
+    blob, size = _blob(location), sum(part.size_bytes for part in parts)
     blob.content_type = "application/octet-stream"
     try:
         with _explained(location):
@@ -378,9 +386,10 @@ def _compose(parts: list[Stored], location: str, crc32c: str, size: int, replace
                 [_blob(part.location, part.generation) for part in parts],
                 if_generation_match=replaces, timeout=_REQUEST_TIMEOUT_S, retry=_retry(),
             )  # fmt: skip
-            return _stored(blob)
+            written = _stored(blob)
     except (RetryLaterError, FileNotFoundError) as error:
-        return _already_there(location, crc32c, size, error)
+        written = _already_there(location, crc32c, size, error)
+    return _checked(written, crc32c, size)
 
 
 # --- the client ------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from tpudeck.storage import bucket
 from tpudeck.storage.bucket import Stored
 from tpudeck.units import format_duration
 
-__all__ = ["CONTENTS", "Entry", "Progress", "Transfer", "contents_of", "pull", "push", "read_contents"]
+__all__ = ["CONTENTS", "Entry", "Progress", "Transfer", "contents_of", "pull", "push", "read_contents", "remove"]
 
 CONTENTS = ".contents.json"
 _FORMAT_VERSION = 1
@@ -69,15 +69,16 @@ def push(
     folder: Path,
     location: str,
     *,
+    without: frozenset[str] = frozenset(),
     deadline_s: float | None = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Transfer:
-    """Make the set at a location equal to a folder. Hidden files and locks stay at home.
+    """Make the set at a location equal to a folder. Hidden files, locks and those `without` stay at home.
 
     Raises :class:`RetryLaterError` where the bucket cannot be reached or the deadline passes; the same call goes on.
     """
     location = location.rstrip("/")
-    contents = contents_of(folder)
+    contents = {path: entry for path, entry in contents_of(folder).items() if path not in without}
     if not contents:
         raise InputError(f"{folder} holds no files to push")
     there = {stored.location: stored for stored in bucket.scan(f"{location}/")}
@@ -135,6 +136,13 @@ def pull(
         folder.rmdir()
     aside.replace(folder)
     return _transfer(location, folder, contents, missing)
+
+
+def remove(location: str) -> None:
+    """Delete a set: its list first, so that it is never half a set that looks whole."""
+    listed = f"{location.rstrip('/')}/{CONTENTS}"
+    found = list(bucket.scan(f"{location.rstrip('/')}/"))
+    _remove(sorted(found, key=lambda stored: stored.location != listed))
 
 
 def contents_of(folder: Path) -> dict[str, Entry]:
