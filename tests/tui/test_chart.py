@@ -7,8 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
 from textual.app import ComposeResult
 
+from tpudeck_tui.ascii import to_ascii
+from tpudeck_tui.cells import clean
 from tpudeck_tui.plot import ASCII, BLOCKS, BRAILLE, DotGlyphs
 from tpudeck_tui.theme import DEFAULT_VARIABLES, palette
 from tpudeck_tui.widgets.canvas import PaintingApp
@@ -205,3 +210,15 @@ async def test_an_export_has_every_point_of_the_window() -> None:
         await pilot.press("plus", "e")
         await pilot.pause()
         assert 1 < len(app.exports[1].splitlines()) < len(rows)
+
+
+def test_markers_stay_different_in_ascii() -> None:
+    assert to_ascii(MARKERS).isascii()
+    assert len(set(to_ascii(MARKERS))) == len(MARKERS)
+
+
+@given(st.text(max_size=60))
+def test_ascii_keeps_the_width_of_any_text(text: str) -> None:
+    shown = clean(text)
+    assert to_ascii(shown).isascii()
+    assert len(to_ascii(shown)) == cell_len(shown)

@@ -7,6 +7,7 @@ neither numpy (85 ms) nor pydantic (65 ms).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from rich.style import Style
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.css.query import NoMatches
 from textual.filter import LineFilter
 from textual.screen import Screen
 
@@ -55,7 +57,7 @@ class Deck(PaintingApp):
     DEFAULT_MODE: ClassVar[str] = "runs"
     TITLE = "tpudeck"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-normal"), (190, "-wide")]  # noqa: RUF012
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-short"), (32, "-tall")]  # noqa: RUF012
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
         mode: partial(_screen, *place) for mode, place in _SCREENS.items()
     }
@@ -136,21 +138,22 @@ class Deck(PaintingApp):
 
     def on_runs_listed(self, message: RunsListed) -> None:
         self.runs = message.runs
-        self.watcher.taken()
-        if isinstance(self.screen, DeckScreen):
-            self.screen.show_runs(self.runs)
-            self.screen.refresh_bars()
+        self._deliver(lambda screen: screen.show_runs(self.runs))
+        self._deliver(DeckScreen.refresh_bars)
 
     def on_run_read(self, message: RunRead) -> None:
+        self._deliver(lambda screen: screen.show_run(message.folder, message.seen))
+
+    def on_run_vanished(self, message: RunVanished) -> None:
+        self._deliver(lambda screen: screen.show_vanished(message.folder, message.reason))
+
+    def _deliver(self, show: Callable[[DeckScreen], None]) -> None:
+        """Give news to the screen that is seen, also behind a dialog, and say that it was taken in."""
         self.watcher.taken()
         for screen in self.screen_stack:
             if isinstance(screen, DeckScreen):
-                screen.show_run(message.folder, message.seen)
-
-    def on_run_vanished(self, message: RunVanished) -> None:
-        self.watcher.taken()
-        if isinstance(self.screen, DeckScreen):
-            self.screen.show_vanished(message.folder, message.reason)
+                with suppress(NoMatches):  # a screen that is just being taken down shows nothing any more
+                    show(screen)
 
     def on_look_failed(self, message: LookFailed) -> None:
         self.watcher.taken()

@@ -43,6 +43,7 @@ class CompareScreen(ChartScreen):
         #head { height: 1; padding: 0 1; }
         #overlay-chart { height: 1fr; padding: 0 1; }
         #tables { height: 9; padding: 0 1; }
+        &.-low #tables { height: 5; }
         &.-tall #tables { height: 40%; }
     }
     """

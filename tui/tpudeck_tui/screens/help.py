@@ -40,7 +40,7 @@ class HelpScreen(Dialog[None]):
     def on_mount(self) -> None:
         pages = self.query_one(Pages)
         lines = self._lines()
-        pages.styles.height = min(len(lines) + 1, max(8, self.app.size.height - 8))
+        pages.styles.height = min(len(lines) + 1, max(8, self.app.size.height - 11))
         pages.fill({"Keys": lambda width: lines})
         pages.focus()
 

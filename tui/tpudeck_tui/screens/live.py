@@ -42,6 +42,7 @@ class LiveScreen(RunActions, ChartScreen):
             #side { display: block; width: 36%; height: 1fr; grid-size: 1; padding: 0 1; }
         }
         &.-wide #side { width: 50%; grid-size: 2; }
+        &.-low #pages { height: 5; }
         &.-tall #pages { height: 30%; }
     }
     """

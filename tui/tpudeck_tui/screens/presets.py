@@ -84,6 +84,7 @@ class PresetsScreen(FullScreen):
         #value { display: none; }
         #follows { height: 8; }
         &.-normal #list, &.-wide #list { width: 36; }
+        &.-low #follows { height: 4; }
         &.-tall #follows { height: 19; }
     }
     """
