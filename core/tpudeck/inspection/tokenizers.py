@@ -220,7 +220,7 @@ def _findings(described: dict[str, Any]) -> list[Finding]:
         warn(f"{share} of the tokens are the unknown token", "train on this text, or use byte_bpe")
     if described["single_character_share"] > 0.25:
         share = percent(described["single_character_share"])
-        warn(f"{share} of the tokens are single characters", "the tokenizer does not fit this text: train on it")
+        warn(f"{share} of the tokens are single characters", "a larger vocab_size, or a tokenizer trained on this text")
     if described["round_trip_failures"]:
         failures = f"{described['round_trip_failures']:,} of {described['documents']:,} documents"
         warn(f"{failures} do not decode to what they were", "look at round_trip_examples: unknown or lost characters")
