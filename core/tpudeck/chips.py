@@ -26,6 +26,8 @@ class Chip:
     devices_per_chip: int
     topology: str
     """The smallest topology the compiler accepts for it."""
+    chip_config: str = "default"
+    """How the compiler sees the two cores of a chip: ``megacore`` is one device with the memory of both."""
     tensorflow: bool = True
     """Whether TensorFlow 2.20 runs on it."""
 
@@ -45,9 +47,9 @@ CHIPS: dict[str, Chip] = {
     for chip in (
         Chip("v2", 0x0027, 0x004E, 46e12, 700e9, 8 * _GIB, 2, "v2:2x2"),
         Chip("v3", 0x0027, 0x004F, 123e12, 900e9, 16 * _GIB, 2, "v3:2x2"),
-        Chip("v4", 0x005E, None, 275e12, 1200e9, 32 * _GIB, 1, "v4:2x2x1"),
+        Chip("v4", 0x005E, None, 275e12, 1200e9, 32 * _GIB, 1, "v4:2x2x1", "megacore"),
         Chip("v5e", 0x0063, None, 197e12, 819e9, 16 * _GIB, 1, "v5e:2x2"),
-        Chip("v5p", 0x0062, None, 459e12, 2765e9, 95 * _GIB, 1, "v5p:2x2x1"),
+        Chip("v5p", 0x0062, None, 459e12, 2765e9, 95 * _GIB, 1, "v5p:2x2x1", "megacore"),
         Chip("v6e", 0x006F, None, 918e12, 1640e9, 32 * _GIB, 1, "v6e:2x2"),
         Chip("7x", 0x0076, None, 2307e12, 7380e9, 96 * _GIB, 2, "7x:2x2x1", tensorflow=False),
     )

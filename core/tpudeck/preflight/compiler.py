@@ -66,7 +66,7 @@ def _key(program: bytes, chip: Chip) -> str:
     """What a result depends on: the program, the chip, and the compiler."""
     versions = [importlib.metadata.version(name) for name in ("jaxlib", "libtpu")]
     digest = hashlib.sha256(program)
-    digest.update("\0".join(["1", chip.topology, *versions]).encode())
+    digest.update("\0".join(["1", chip.topology, chip.chip_config, *versions]).encode())
     return digest.hexdigest()[:32]
 
 
@@ -87,7 +87,10 @@ def _compile(program: bytes, chip: Chip, dump: Path) -> Any:
     from jax._src.lib import xla_client
     from jax.experimental import topologies
 
-    device = topologies.get_topology_desc(platform="tpu", topology_name=chip.topology).devices[0]
+    topology = topologies.get_topology_desc(
+        platform="tpu", topology_name=chip.topology, chip_config_name=chip.chip_config
+    )
+    device = topology.devices[0]
     options = compiler.get_compile_options(num_replicas=1, num_partitions=1, device_assignment=np.array([[device.id]]))
     _dump_optimised_program(options, dump)
     return compiler.backend_compile(device.client, _parsed(program), xla_client.DeviceList((device,)), options)
