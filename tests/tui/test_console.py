@@ -316,7 +316,7 @@ async def test_an_export_holds_what_is_shown(deck: Deck, home: Home) -> None:
         deck.screen.query_one("#main-chart").focus()
         await pilot.press("e")
         await until(pilot, "wrote")
-        await pilot.press("ctrl+s")
+        await pilot.press("f9")
         await pilot.pause(0.2)
     files = list((home.root / "exports").iterdir())
     table = next(path for path in files if path.suffix == ".csv").read_text().splitlines()

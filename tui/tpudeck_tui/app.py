@@ -6,29 +6,24 @@ neither numpy (85 ms) nor pydantic (65 ms).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rich.style import Style
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
-from textual.filter import LineFilter
 from textual.screen import Screen
 
 from tpudeck.config import Home
 from tpudeck.errors import TpudeckError
-from tpudeck_tui.ascii import AsciiFilter
+from tpudeck_tui.looks import Looks
 from tpudeck_tui.messages import LookFailed, RunRead, RunsListed, RunVanished
 from tpudeck_tui.screens.base import TABS, DeckScreen
-from tpudeck_tui.settings import Memory, Settings
-from tpudeck_tui.theme import DEFAULT_VARIABLES, THEMES, palette, theme_for
 from tpudeck_tui.watcher import Watcher
-from tpudeck_tui.widgets.canvas import PaintingApp
 
 if TYPE_CHECKING:
     from tpudeck.runs.summary import RunSummary
@@ -50,7 +45,7 @@ def _screen(module: str, name: str) -> Screen[Any]:
     return screen
 
 
-class Deck(PaintingApp):
+class Deck(Looks):
     """The console."""
 
     CSS_PATH = "app.tcss"
@@ -65,7 +60,7 @@ class Deck(PaintingApp):
         *(Binding(key, f"app.switch_mode('{mode}')", title, id=f"app.{mode}", show=False) for key, mode, title in TABS),
         Binding("question_mark,f1", "help", "Keys", key_display="?", id="app.help", show=False),
         Binding("q,ctrl+q", "leave", "Leave (runs go on)", key_display="q", id="app.quit", show=False),
-        Binding("ctrl+s", "save_screen", "Picture of the screen (SVG)", id="app.picture", show=False),
+        Binding("f9", "save_screen", "Picture of the screen (SVG)", id="app.picture", show=False),
     ]
 
     def __init__(
@@ -76,54 +71,18 @@ class Deck(PaintingApp):
         refresh_s: float | None = None,
         ascii: bool = False,
     ) -> None:
+        super().__init__(home, ascii=ascii)
         self.home = home
-        self.settings = Settings.load(home)
-        self.memory = Memory(home)
         self.readonly = readonly
-        self.ascii = ascii or self.settings.ascii
         self.runs: tuple[RunSummary, ...] = ()
         self.chosen_run: Path | None = None
         """The run that Live shows."""
         self.compared: tuple[Path, ...] = ()
         """The runs that Compare shows."""
-        super().__init__()
-        self._palette: dict[str, Style] = {}
-        self._palette_theme = ""
-        self._choose_theme()
         self.watcher = Watcher(home, self.post_message, refresh_s=refresh_s or self.settings.refresh)
-        if self.ascii:
-            self._ascii_filter = AsciiFilter()
-
-    def get_line_filters(self) -> Sequence[LineFilter]:
-        filters = super().get_line_filters()
-        return [*filters, self._ascii_filter] if self.ascii else filters
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        return DEFAULT_VARIABLES
-
-    def _choose_theme(self) -> None:
-        """Before the first style sheet is read: to change the theme later is to read them all again."""
-        for theme in THEMES:
-            self.register_theme(theme)
-        wanted = self.settings.theme or self.memory.get(self._theme_key, "")
-        if wanted not in self.available_themes:
-            wanted = theme_for(self.console.color_system, light=self.settings.light)
-        self.set_reactive(App.theme, wanted)
-
-    @property
-    def _theme_key(self) -> str:
-        """A theme is remembered for terminals with as many colours as this one."""
-        return f"theme.{self.console.color_system}"
 
     def get_default_screen(self) -> Screen[Any]:
         return _screen(*_SCREENS["runs"])
-
-    @property
-    def palette(self) -> dict[str, Style]:
-        """The styles of what canvases paint, under the present theme."""
-        if self._palette_theme != self.theme:
-            self._palette, self._palette_theme = palette(self.get_css_variables()), self.theme
-        return self._palette
 
     def on_mount(self) -> None:
         self.set_keymap(self.settings.keys)
@@ -220,9 +179,5 @@ class Deck(PaintingApp):
             yield SystemCommand(title, f"Go to the screen {title} ({key})", partial(self.switch_mode, mode))
         yield SystemCommand("Keys", "What can be pressed here (?)", self.action_help)
         yield SystemCommand("Theme", "Choose colours", self.action_change_theme)
-        yield SystemCommand("Picture", "Write the screen as SVG (ctrl+s)", self.action_save_screen)
+        yield SystemCommand("Picture", "Write the screen as SVG (f9)", self.action_save_screen)
         yield SystemCommand("Leave", "Leave the console; runs go on (q)", self.action_leave)
-
-    def watch_theme(self, theme: str) -> None:
-        default = theme_for(self.console.color_system, light=self.settings.light)
-        self.memory.keep(self._theme_key, "" if theme == default else theme)
