@@ -18,6 +18,7 @@ is its parent's control pipe; it then keeps what it has, and exits with 130.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -36,7 +37,7 @@ import orjson
 
 from tpudeck import errors
 from tpudeck.config import Home
-from tpudeck.errors import InterruptedRunError, RetryLaterError, TpudeckError, WorkError
+from tpudeck.errors import DiskFullError, InterruptedRunError, RetryLaterError, TpudeckError, WorkError
 from tpudeck.runs import locks
 from tpudeck.runs.events import plain
 from tpudeck.runs.writer import RunWriter
@@ -147,8 +148,9 @@ def _explained(error: BaseException) -> TpudeckError:
         return error
     if isinstance(error, KeyboardInterrupt):
         return InterruptedRunError("interrupted")
-    if isinstance(error, OSError) and error.errno == 28:
-        return WorkError(f"the disk is full: {error.filename or error}", hint="make room and start again")
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        place = error.filename or Home.here().root
+        return DiskFullError(f"the disk is full: no room for {place}", hint="make room and start again")
     traceback.print_exception(error)
     if isinstance(error, MemoryError):
         return WorkError("out of memory", hint="a smaller batch or sequence length needs less")

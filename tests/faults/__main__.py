@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from faults.real import run_real
-from faults.suite import run_suite
+from faults.suite import own_places, run_suite
 
 
 def say(line: str) -> None:
@@ -23,12 +23,10 @@ def main() -> int:
     parser.add_argument("--real", type=int, default=8, help="kills of real training")
     options = parser.parse_args()
     say(f"seed {options.seed}")
-    with tempfile.TemporaryDirectory(prefix="tpudeck-faults-") as root:
-        report = run_suite(Path(root), seed=options.seed, count=options.count, say=lambda line: print(line, flush=True))
+    with tempfile.TemporaryDirectory(prefix="tpudeck-faults-") as name, own_places(root := Path(name)):
+        report = run_suite(root, seed=options.seed, count=options.count, say=say)
         if options.real:
-            run_real(
-                Path(root), report, seed=options.seed, count=options.real, say=lambda line: print(line, flush=True)
-            )
+            run_real(root, report, seed=options.seed, count=options.real, say=say)
     print(report.show())
     return 0 if report.clean else 1
 

@@ -141,7 +141,7 @@ def position(summary: RunSummary) -> str:
             parts.append(f"loss {summary.loss:.4f}")
         if summary.tokens_per_s is not None:
             parts.append(format_rate(summary.tokens_per_s, "tokens"))
-        if summary.remaining_s is not None:
+        if summary.remaining_s:
             parts.append(f"{format_duration(summary.remaining_s)} left")
     elif summary.progress is not None:
         parts.append(f"{summary.stage} {summary.progress:.0%}")

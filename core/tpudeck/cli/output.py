@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["emit_json", "emit_line", "emit_table", "narrate"]
+__all__ = ["emit_json", "emit_line", "emit_table", "narrate", "printable"]
 
 
 def emit_json(value: object) -> None:
@@ -32,7 +32,7 @@ def narrate(text: str) -> None:
 
 def emit_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """A table on standard output: aligned columns at a terminal, tab-separated in a pipe."""
-    cells = [[_clean(str(value)) for value in row] for row in rows]
+    cells = [[printable(str(value)) for value in row] for row in rows]
     if not sys.stdout.isatty():
         print("\t".join(columns))
         for row in cells:
@@ -44,6 +44,6 @@ def emit_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _clean(text: str) -> str:
-    """Outside text without what a terminal would obey: control characters become a visible mark."""
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+def printable(text: str) -> str:
+    """Outside text without what a terminal would obey: control characters are written as escapes, such as \\t."""
+    return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text)

@@ -207,10 +207,10 @@ def show_learned(snapshot: RunSnapshot) -> None:
     run_id = snapshot.summary.id
     filled = [line.event for line in snapshot.events if isinstance(line.event, SamplesFilled)]
     for sample in filled[-1].samples if filled else ():
-        print(sample.get("text", ""))
+        print(f"{sample.get('text', '')}\n  → {sample.get('filled', '')}")
         for answers in sample.get("answers", ()):
-            likely = "  ".join(f"{answer['token'].strip()} {answer['probability']:.0%}" for answer in answers[:5])
-            print(f"    {likely}")
+            likely = (f"{answer['token'].strip() or '␣'} {answer['probability']:.0%}" for answer in answers[:5])
+            print(f"    {'   '.join(likely)}")
     print(f"""
 next:
   tpudeck fill-mask {run_id} "The function returns a <mask>."

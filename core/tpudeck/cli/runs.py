@@ -14,7 +14,13 @@ if TYPE_CHECKING:
     from tpudeck.runs.summary import RunSummary
 
 app = typer.Typer(
-    help="List, watch, stop, resume, compare and tidy up runs.", no_args_is_help=True, rich_markup_mode=None
+    help="List, watch, stop, resume, compare and tidy up runs.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    # What the root gives its other commands: main() calls this one by itself.
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 RUN = typer.Argument(..., metavar="RUN", help="A run: its id, a unique beginning of it, its name, a path, or last.")
@@ -59,7 +65,7 @@ def list_runs(
     if not runs:
         narrate("no runs; tpudeck run quickstart makes one")
         return
-    emit_table(("RUN", "NAME", "STATUS", "STEP", "LOSS", "EVAL", "TOKENS/S", "AGE"), [_row(run) for run in runs])
+    emit_table(("run", "name", "status", "step", "loss", "eval loss", "tokens/s", "age"), [_row(run) for run in runs])
 
 
 def _check_statuses(wanted: list[str]) -> None:
@@ -104,7 +110,7 @@ def show(run: str = RUN, as_json: bool = JSON) -> None:
         emit_json(data)
         return
     rows = [(key, _shown(key, value)) for key, value in data.items() if value not in (None, "", [])]
-    emit_table(("KEY", "VALUE"), rows)
+    emit_table(("key", "value"), rows)
 
 
 def _shown(key: str, value: Any) -> str:
@@ -278,7 +284,7 @@ def tag(
     folder = find(run)
     tags = [*read_meta(folder).get("tags", ()), *(add or ())]
     change_meta(folder, tags=[tag for tag in dict.fromkeys(tags) if tag not in remove])
-    emit_table(("TAG",), [(tag,) for tag in read_meta(folder)["tags"]])
+    emit_table(("tag",), [(tag,) for tag in read_meta(folder)["tags"]])
 
 
 @app.command()

@@ -15,7 +15,7 @@ import orjson
 
 __all__ = ["LineFollower", "parse_lines"]
 
-CHUNK_BYTES = 128 << 10
+CHUNK_BYTES = 64 << 10
 """Small enough that what is parsed stays in the processor's cache: twice as fast as with megabytes."""
 
 
