@@ -10,7 +10,8 @@ a notice, a child process into a result file that its parent reads back with :fu
     ├── InputError                  exit 2   what was given cannot work; nothing was started, nothing was written
     │   ├── PresetError                      an experiment breaks rules: every fault, each with its path
     │   ├── CorpusError                      text that is missing, empty, too small, or not text
-    │   └── ArtefactError                    a tokenizer, shard, checkpoint or run that is damaged or belongs elsewhere
+    │   ├── ArtefactError                    a tokenizer, shard, checkpoint or run that is damaged or belongs elsewhere
+    │   └── DiskFullError                    there is no room for what was to be written; what was there is unharmed
     ├── WorkError                   exit 1   the work was started and failed
     │   └── TrainingDivergedError            a loss or a weight is no longer finite
     ├── RetryLaterError             exit 3   a device, a lock or a service is busy: the same command may work later
@@ -26,6 +27,7 @@ from typing import ClassVar
 __all__ = [
     "ArtefactError",
     "CorpusError",
+    "DiskFullError",
     "Fault",
     "InputError",
     "InterruptedRunError",
@@ -100,6 +102,10 @@ class ArtefactError(InputError):
     """A tokenizer, shard, checkpoint or run that is damaged, or belongs to something else."""
 
 
+class DiskFullError(InputError):
+    """There is no room for what was to be written; what was there before is unharmed."""
+
+
 class WorkError(TpudeckError):
     """The work was started and failed."""
 
@@ -127,6 +133,7 @@ _CLASSES: dict[str, type[TpudeckError]] = {
         InputError,
         CorpusError,
         ArtefactError,
+        DiskFullError,
         WorkError,
         TrainingDivergedError,
         RetryLaterError,

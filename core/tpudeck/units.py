@@ -16,6 +16,7 @@ from tpudeck.errors import InputError
 __all__ = [
     "Interval",
     "IntervalUnit",
+    "counted",
     "format_bytes",
     "format_count",
     "format_duration",
@@ -157,6 +158,11 @@ def format_bytes(count: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" or abs(size) >= 100 else f"{size:.1f} {unit}"
         size /= 1024
     raise AssertionError("unreachable")
+
+
+def counted(count: int, thing: str) -> str:
+    """1, ``"replica"`` → ``"1 replica"``; 1200 → ``"1,200 replicas"``."""
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
 def format_count(count: float) -> str:

@@ -27,7 +27,7 @@ def test_show_tells_both_sides_and_a_few_documents(text: Path) -> None:
     assert shown.returncode == 0
     table, samples = shown.stdout.split("\n\n")
     rows = [line.split("\t") for line in table.splitlines()]
-    assert rows[0] == ["split", "documents", "characters", "bytes", "blank", "null"]
+    assert rows[0] == ["split", "documents", "characters", "bytes"]
     assert int(rows[1][1]) + int(rows[2][1]) == 500
     assert len(samples.splitlines()) == 4
     assert shown.stderr == ""
@@ -62,8 +62,8 @@ def test_what_was_left_out_is_narrated_beside_the_data(tmp_path: Path) -> None:
     shown = tpudeck(
         "corpus", "show", str(tmp_path / "a.jsonl"), "--column", "body", "--set", "corpus.validation_fraction=1e-9"
     )
-    assert "1 malformed lines skipped" in shown.stderr
-    assert "1 rows that are not text skipped" in shown.stderr
+    assert "malformed lines skipped: 1" in shown.stderr
+    assert "rows that are not text skipped: 1" in shown.stderr
     assert "malformed" not in shown.stdout
 
 

@@ -71,7 +71,8 @@ def test_diff_shows_only_what_differs() -> None:
 def test_copy_prints_the_path_and_with_set_writes_only_what_was_set(home: Home) -> None:
     assert presets("copy", "tiny", "mine").stdout.strip() == str(home.presets / "mine.toml")
     presets("copy", "tiny", "short", "--set", "train.seed=3")
-    assert (home.presets / "short.toml").read_text() == 'extends = "tiny"\n\n[train]\nseed = 3\n'
+    told = 'summary = "tiny with train.seed=3"\ntakes = ""\n'
+    assert (home.presets / "short.toml").read_text() == f'extends = "tiny"\n{told}\n[train]\nseed = 3\n'
 
 
 def test_derive_by_tokens_writes_a_preset_that_trains_on_that_many(home: Home) -> None:

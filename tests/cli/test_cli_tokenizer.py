@@ -46,7 +46,7 @@ def test_train_writes_a_folder_and_says_what_came(text: Path, tmp_path: Path) ->
     assert (told["kind"], told["vocab_size"], told["cached"]) == ("wordpiece", 120, False)
     assert load(out).hash == told["hash"]
     assert load(out).mask_id == 4
-    assert "characters" in made.stderr
+    assert "looking at the text" in made.stderr
     assert json.loads(tpudeck(*arguments, "--set", "model.architecture=bert", "--json").stdout)["cached"] is True
 
 

@@ -23,7 +23,7 @@ from shardsets import (
     some_documents,
     tokenizer,
 )
-from tpudeck.errors import ArtefactError, CorpusError, InterruptedRunError, WorkError
+from tpudeck.errors import ArtefactError, CorpusError, DiskFullError, InterruptedRunError
 from tpudeck.shards import build, open_set
 from tpudeck.shards.manifest import LENGTH_EDGES, Manifest
 from tpudeck.tokenizer import LoadedTokenizer, load
@@ -227,7 +227,7 @@ def test_a_full_disk_is_said_and_the_build_goes_on_when_there_is_room(
 
     with monkeypatch.context() as patch:
         patch.setattr(build.os, "fsync", fsync)
-        with pytest.raises(WorkError, match="disk is full") as caught:
+        with pytest.raises(DiskFullError, match="disk is full") as caught:
             build_set(tmp_path / "set", words, train=TRAIN, validation=VALIDATION)
     assert "goes on" in caught.value.hint
     build_set(tmp_path / "set", words, train=TRAIN, validation=VALIDATION)

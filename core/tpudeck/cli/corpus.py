@@ -47,7 +47,7 @@ def show(
     if as_json:
         emit_json(_as_data(settings, counts, shown) | ({"statistics": inspected} if inspected else {}))
         return
-    columns = ("documents", "characters", "bytes", "blank", "null")
+    columns = ("documents", "characters", "bytes")
     rows = [(split, *(f"{getattr(of, name):,}" for name in columns)) for split, of in counts.items()]
     emit_table(("split", *columns), rows)
     if shown:
@@ -56,7 +56,7 @@ def show(
     if inspected:
         print_statistics(inspected)
     for what, count in counts["train"].oddities().items():
-        narrate(f"{count:,} {what}")
+        narrate(f"{what}: {count:,}")
 
 
 def _inspect(experiment: Experiment) -> dict[str, Any]:

@@ -33,8 +33,13 @@ def list_presets(as_json: bool = _JSON) -> None:
     else:
         emit_table(
             ("name", "from", "for", "takes"),
-            [(row["name"], row["origin"], row["error"] or row["summary"], row["takes"]) for row in rows],
+            [(row["name"], row["origin"], row["summary"] or _first_line(row["error"]), row["takes"]) for row in rows],
         )
+
+
+def _first_line(error: str) -> str:
+    """What a list has room for of an error; `tpudeck presets validate` says the rest."""
+    return error.partition("\n")[0]
 
 
 def _listing() -> list[dict[str, Any]]:
@@ -161,7 +166,8 @@ def copy(
 
     home = Home.here()
     if overrides:
-        path = save_preset(name, extends=preset, changes=overrides_as_data(overrides), home=home)
+        told = {"summary": f"{preset} with {', '.join(overrides)}", "takes": ""}  # the original's are no longer true
+        path = save_preset(name, extends=preset, changes=told | overrides_as_data(overrides), home=home)
     else:
         path = copy_preset(preset, name, home=home)
     narrate(f"wrote {name}")
@@ -189,9 +195,14 @@ def derive(
     home = Home.here()
     device = _device_changes(accelerator)
     start = resolve(base, home=home, changes=device).experiment
-    changes = merge(device, _dialled(start, tokens, time, utilisation))
-    dial = f"--tokens {tokens}" if tokens else f"--time {time!r}"
-    comment = f"Derived from {base} by {dial}; the rules and their sources are those of docs/presets.md."
+    dial = f"{tokens} tokens" if tokens else time
+    told = {
+        "summary": f"{dial} on {accelerator or 'this CPU'}, with the text of {base}",
+        "needs": accelerator,
+        "takes": "",
+    }
+    changes = told | merge(device, _dialled(start, tokens, time, utilisation))
+    comment = f"Derived from {base} for {dial}; the rules and their sources are those of docs/presets.md."
     path = save_preset(name, extends=base, changes=changes, home=home, comment=comment)
     chain = plan.derive(resolve(name, home=home).experiment, utilisation=utilisation)
     narrate("\n".join(chain.lines()))

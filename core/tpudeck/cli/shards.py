@@ -22,7 +22,9 @@ def build(
         "", "--tokenizer", metavar="DIR", help="Without it: the preset's, trained if need be."
     ),
     out: str = typer.Option("", "--out", metavar="DIR", help="A new folder; without it, beside the other artefacts."),
-    sequence_length: int = typer.Option(0, "--sequence-length", help="Tokens per sequence, special ones included."),
+    sequence_length: int | None = typer.Option(
+        None, "--sequence-length", help="Tokens per sequence, special ones included."
+    ),
     layout: str = typer.Option("", "--layout", help="compact, or published (int64 input_ids, attention_mask)."),
     column: str = typer.Option("", "--column", help="The column (or JSON key) that holds the text."),
     overrides: list[str] = SET_OPTION,
@@ -34,7 +36,9 @@ def build(
     from tpudeck.cli.source import experiment_for, progress_line
 
     given = {"shards.sequence_length": sequence_length, "shards.layout": layout, "corpus.column": column}
-    experiment = experiment_for(source, [*overrides, *(f"{key}={value}" for key, value in given.items() if value)])
+    experiment = experiment_for(
+        source, [*overrides, *(f"{key}={value}" for key, value in given.items() if value not in {None, ""})]
+    )
     with progress_line(_progress) as show:
         folder = tokenizer or jobs.run("tokenizer", experiment, on_progress=show)["folder"]
         request = {"tokenizer": _absolute(folder)} | ({"out": _absolute(out)} if out else {})
@@ -54,6 +58,7 @@ def verify(shards: str = _SHARDS, as_json: bool = _JSON) -> None:
     from tpudeck.cli.output import emit_json, narrate
     from tpudeck.cli.source import progress_line
     from tpudeck.shards.verify import verify as verify_set
+    from tpudeck.units import counted
 
     folder = find_shards(shards)
     with progress_line(lambda progress: f"verifying: {progress['done']:,} of {progress['total']:,} files") as show:
@@ -63,10 +68,10 @@ def verify(shards: str = _SHARDS, as_json: bool = _JSON) -> None:
     else:
         for fault in found.faults:
             narrate(fault)
-        faults = len(found.faults)
-        verdict = f"{faults} {'fault' if faults == 1 else 'faults'}" if faults else "whole"
+        verdict = counted(len(found.faults), "fault") if found.faults else "whole"
         print(
-            f"{folder}: {verdict}; {found.files:,} good files, {found.sequences:,} sequences, {found.tokens:,} tokens"
+            f"{folder}: {verdict}; {counted(found.files, 'good file')}, {counted(found.sequences, 'sequence')}, "
+            f"{found.tokens:,} tokens"
         )
     if found.faults:
         raise typer.Exit(2)

@@ -25,8 +25,8 @@ def train(
     source: str = typer.Argument(metavar="SOURCE", help=SOURCE_HELP),
     out: str = typer.Option("", "--out", metavar="DIR", help="Also write it here, for AutoTokenizer."),
     kind: str = typer.Option("", "--kind", help="unigram, bpe, byte_bpe or wordpiece."),
-    vocab_size: int = typer.Option(0, "--vocab-size", help="Tokens to ask for, special ones included."),
-    sample_mb: float = typer.Option(0.0, "--sample-mb", help="Train on an even sample of so many megabytes."),
+    vocab_size: int | None = typer.Option(None, "--vocab-size", help="Tokens to ask for, special ones included."),
+    sample_mb: float | None = typer.Option(None, "--sample-mb", help="Train on an even sample of so many megabytes."),
     column: str = typer.Option("", "--column", help="The column (or JSON key) that holds the text."),
     overrides: list[str] = SET_OPTION,
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
@@ -46,7 +46,8 @@ def train(
         "tokenizer.sample_mb": sample_mb,
         "corpus.column": column,
     }
-    experiment = experiment_for(source, [*overrides, *(f"{key}={value}" for key, value in given.items() if value)])
+    changes = (f"{key}={value}" for key, value in given.items() if value not in {None, ""})
+    experiment = experiment_for(source, [*overrides, *changes])
     request = {"out": str(Path(out).expanduser().absolute())} if out else {}
     with progress_line(_progress) as show:
         result = jobs.run("tokenizer", experiment, request=request, on_progress=show)
@@ -70,6 +71,8 @@ def _progress(progress: dict[str, Any]) -> str:
     from tpudeck.units import format_count, format_duration
 
     verb = {"surveying": "looking at the text", "reading": "reading", "training": "training"}[progress["phase"]]
+    if not progress["done"]:
+        return verb
     return f"{verb}: {format_count(progress['done'])} characters, {format_duration(progress['elapsed_s'])}"
 
 

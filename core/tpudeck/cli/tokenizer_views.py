@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tpudeck.cli.bars import emit_bars
-from tpudeck.cli.output import emit_table
+from tpudeck.cli.output import emit_table, printable
 from tpudeck.cli.shard_views import some_points
 
 __all__ = ["print_comparison", "print_statistics"]
@@ -75,5 +75,4 @@ def _with_error(found: dict[str, Any], name: str) -> str:
 
 
 def _shown(tokens: list[dict[str, Any]]) -> str:
-    text = "  ".join(f"{entry['token']} ({entry['count']:,})" for entry in tokens[:10])
-    return "".join(mark if mark.isprintable() else "\N{REPLACEMENT CHARACTER}" for mark in text)
+    return printable("  ".join(f"{entry['token']} ({entry['count']:,})" for entry in tokens[:10]))

@@ -206,5 +206,5 @@ def _pieces(document: str) -> Iterator[str]:
 
 def _why(counts: CorpusCounts) -> str:
     parts = [f"{counts.blank:,} blank lines or rows"] if counts.blank else []
-    parts += [f"{count:,} {what}" for what, count in counts.oddities().items()]
+    parts += [f"{what}: {count:,}" for what, count in counts.oddities().items()]
     return f": {', '.join(parts)}" if parts else ""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpudeck.plan.schedule import global_batch_size, interval_steps, total_steps
 from tpudeck.plan.size import flops_per_token, memory_per_replica, padded_vocab_size, parameter_count
-from tpudeck.units import IntervalUnit, format_bytes, format_count, format_duration, parse_interval
+from tpudeck.units import IntervalUnit, counted, format_bytes, format_count, format_duration, parse_interval
 
 if TYPE_CHECKING:
     from tpudeck.chips import Chip
@@ -167,7 +167,10 @@ def _steps(given: _Given) -> list[Quantity]:
     train, length = given.experiment.train, given.experiment.shards.sequence_length
     tokens = None if given.sequences is None else given.sequences * length
     each = given.global_batch // (given.replicas * train.accumulation_steps)
-    parts = f"{given.replicas} replicas x {train.accumulation_steps} microsteps x {each} sequences"
+    parts = " x ".join(
+        counted(count, thing)
+        for count, thing in ((given.replicas, "replica"), (train.accumulation_steps, "microstep"), (each, "sequence"))
+    )
     total = given.total_steps
     seen = None if total is None else total * given.tokens_per_step
     asked = next(f"{name} = {value}" for name in ("steps", "epochs", "duration") if (value := getattr(train, name)))
@@ -190,7 +193,7 @@ def _model(given: _Given) -> list[Quantity]:
     batch = given.global_batch // (given.replicas * experiment.train.accumulation_steps)
     memory = memory_per_replica(experiment, vocab_size=given.vocab_size, replica_batch=batch)
     room = f" of {format_bytes(given.chip.hbm_bytes_per_device)} on a {given.chip.name} device" if given.chip else ""
-    shape = f"{model.layers} layers x {model.width}, vocabulary {padded_vocab_size(given.vocab_size):,}"
+    shape = f"{counted(model.layers, 'layer')} x {model.width}, vocabulary {padded_vocab_size(given.vocab_size):,}"
     return [
         Quantity("parameters", "parameters", count, "parameters", shape),
         Quantity("flops_per_token", "arithmetic per token", flops, "FLOP", "forward and backward, matrix products"),

@@ -13,6 +13,7 @@ wrong: each says what it reads, and is left out only where one of those is the o
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
@@ -57,7 +58,9 @@ def _interval(value: Any) -> str | int:
     return value
 
 
-def _duration(value: str) -> str:
+def _duration(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("must be a time with its unit, such as 5 min")
     _interval(value)
     unit = parse_interval(value).unit
     if unit != "seconds":
@@ -208,7 +211,7 @@ class Train(_Section):
     """Optimizer steps in all."""
     epochs: float | None = Field(default=None, gt=0)
     """Passes over the shards."""
-    duration: Annotated[str, AfterValidator(_duration)] | None = None
+    duration: Annotated[str, BeforeValidator(_duration)] | None = None
     """Time to train for, such as `5 min`; turned into steps once, when the speed is known."""
     global_batch_size: int | None = Field(default=None, ge=1)
     """Sequences per optimizer step, over all replicas and accumulated microsteps."""
@@ -332,11 +335,14 @@ def _reads(*paths: str) -> Callable[[_Rule], _Rule]:
     return register
 
 
+_MASKED_CLASS = re.compile(r"TF\w+ForMaskedLM")
+
+
 @_reads("model.architecture")
 def _architecture_is_known(experiment: Experiment) -> Iterator[Fault]:
     name = experiment.model.architecture
-    if name not in FAMILIES and not (name.startswith("TF") and "For" in name):
-        rule = f"is one of {', '.join(FAMILIES)} or a TensorFlow class such as TFCamembertForMaskedLM"
+    if name not in FAMILIES and not _MASKED_CLASS.fullmatch(name):
+        rule = f"is one of {', '.join(FAMILIES)}, or a TensorFlow class TF…ForMaskedLM of Transformers"
         yield Fault("model.architecture", rule, repr(name), _nearest(name, FAMILIES))
 
 

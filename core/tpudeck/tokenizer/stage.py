@@ -130,7 +130,7 @@ class _Stage:
     def _judge(self, made: Trained, documents: Documents) -> None:
         """What a person should hear about the result."""
         asked = self.experiment.tokenizer.vocab_size
-        self.warnings += [f"{count:,} {what}" for what, count in documents.counts.oddities().items()]
+        self.warnings += [f"{what}: {count:,}" for what, count in documents.counts.oddities().items()]
         if made.vocab_size < asked:
             self.warnings.append(
                 f"the text gives a vocabulary of {made.vocab_size:,} only, of {asked:,} asked for; "
