@@ -200,6 +200,16 @@ def test_a_terminal_shows_the_stages_with_a_tick_and_the_numbers(home: Home) -> 
     assert "eval loss" in seen and "200 steps" in seen
 
 
+@pytest.mark.pty
+def test_a_listing_is_no_wider_than_its_terminal_and_whole_in_a_pipe(home: Home) -> None:
+    done = tpudeck("run", "quickstart", "--set", "train.steps=3", "--name", "a" * 30, shards_error="x" * 90)
+    assert done.returncode == 2
+    _, seen = on_a_terminal("runs", "list")
+    assert "failed" in seen
+    assert max(len(line) for line in seen.splitlines()) <= 100
+    assert "x" * 90 in tpudeck("runs", "list").stdout
+
+
 def test_a_detached_run_goes_on_and_can_be_watched_and_stopped(home: Home) -> None:
     done = tpudeck("run", "quickstart", "--detach", "--set", "train.steps=10000", step_s=0.01)
     assert done.returncode == 0

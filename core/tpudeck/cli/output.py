@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -30,8 +31,11 @@ def narrate(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def emit_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """A table on standard output: aligned columns at a terminal, tab-separated in a pipe."""
+def emit_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, fit: bool = False) -> None:
+    """A table on standard output: aligned columns at a terminal, tab-separated in a pipe.
+
+    With `fit`, a terminal shows only as many columns as it has room for, the first ones.
+    """
     cells = [[printable(str(value)) for value in row] for row in rows]
     if not sys.stdout.isatty():
         print("\t".join(columns))
@@ -39,9 +43,12 @@ def emit_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
             print("\t".join(row))
         return
     widths = [max([len(name), *(len(row[index]) for row in cells)]) for index, name in enumerate(columns)]
-    print("  ".join(name.ljust(width) for name, width in zip(columns, widths, strict=True)).rstrip())
-    for row in cells:
-        print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip())
+    if fit:
+        room = shutil.get_terminal_size().columns
+        while len(widths) > 1 and sum(widths) + 2 * (len(widths) - 1) > room:
+            widths.pop()
+    for row in ([*columns], *cells):
+        print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=False)).rstrip())
 
 
 def printable(text: str) -> str:

@@ -65,7 +65,8 @@ def list_runs(
     if not runs:
         narrate("no runs; tpudeck run quickstart makes one")
         return
-    emit_table(("run", "name", "status", "step", "loss", "eval loss", "tokens/s", "age"), [_row(run) for run in runs])
+    columns = ("run", "status", "step", "loss", "eval loss", "age", "tokens/s", "name", "evidence")
+    emit_table(columns, [_row(run) for run in runs], fit=True)
 
 
 def _check_statuses(wanted: list[str]) -> None:
@@ -85,13 +86,14 @@ def _row(run: RunSummary) -> tuple[str, ...]:
     step = "" if run.step is None else f"{run.step}/{run.total_steps}" if run.total_steps else str(run.step)
     return (
         run.id,
-        run.name,
         run.status,
         step or ("" if run.progress is None else f"{run.stage} {run.progress:.0%}"),
         _number(run.loss),
         _number(run.eval_loss),
-        "" if run.tokens_per_s is None else format_count(run.tokens_per_s),
         format_duration(max(0.0, time.time() - run.created)),
+        "" if run.tokens_per_s is None else format_count(run.tokens_per_s),
+        run.name,
+        run.evidence,
     )
 
 
