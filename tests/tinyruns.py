@@ -19,12 +19,12 @@ Settings = dict[str, Any]
 
 
 def tiny_experiment(**changes: Settings) -> Experiment:
-    """Two layers of width 32, sequences of 16, four sequences a step."""
+    """One layer of width 32, sequences of 16, four sequences a step."""
     data: dict[str, Settings] = {
         "corpus": {"max_documents": 400},
         "tokenizer": {"kind": "wordpiece", "vocab_size": 500},
         "shards": {"sequence_length": 16},
-        "model": {"layers": 2, "width": 32, "heads": 2, "dropout": 0.1, "initializer_range": 0.1},
+        "model": {"layers": 1, "width": 32, "heads": 2, "dropout": 0.1, "initializer_range": 0.1},
         "train": {
             "steps": 6,
             "global_batch_size": 4,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import threading
@@ -89,12 +90,12 @@ def test_a_model_learns(tiny_runs: TinyRuns) -> None:
     assert result["eval_loss"] < math.log(500)
 
 
-@pytest.mark.parametrize("xla", [False, True])
+@pytest.mark.parametrize(("xla", "log_every"), [(False, 4), (True, 1)])
 def test_a_resumed_run_equals_an_uninterrupted_one_to_the_last_bit(
-    tiny_runs: TinyRuns, monkeypatch: pytest.MonkeyPatch, xla: bool
+    tiny_runs: TinyRuns, monkeypatch: pytest.MonkeyPatch, xla: bool, log_every: int
 ) -> None:
-    settings = {"steps": 20, "log_every": 1, "xla": xla, "clip_norm": 1.0}
-    experiment = tiny_experiment(model={"layers": 1}, train=settings)
+    settings = {"steps": 20, "log_every": log_every, "xla": xla, "clip_norm": 1.0}
+    experiment = tiny_experiment(train=settings)
     whole, parts = tiny_runs.run(experiment), tiny_runs.run(experiment)
     train(whole)
     stop_after(parts, 10, monkeypatch)
@@ -164,7 +165,7 @@ def test_the_newest_checkpoints_and_the_best_are_kept(tiny_runs: TinyRuns, monke
 
     def set_up(*arguments: Any) -> Any:
         made = original(*arguments)
-        object.__setattr__(made, "evaluator", lambda batches, between: Score(next(scores), 0.5, 10))
+        object.__setattr__(made, "evaluator", lambda batches, between: Score(next(scores), 0.5, 6.0, 10))
         return made
 
     monkeypatch.setattr(trainer, "set_up", set_up)
@@ -190,6 +191,26 @@ def test_a_damaged_checkpoint_is_rejected_and_the_one_before_is_used(tiny_runs: 
     assert events(folder, "attempt_started")[-1]["resume_from_step"] == 4
     assert losses(folder) == expected
     assert_same(state(folder), final)
+
+
+def test_a_full_disk_costs_a_checkpoint_and_not_the_run(tiny_runs: TinyRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tpudeck.training import checkpoints
+
+    original, left = checkpoints._save, [1]
+
+    def full_once(arrays: Any, path: Path) -> None:
+        if left:
+            left.pop()
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        original(arrays, path)
+
+    monkeypatch.setattr(checkpoints, "_save", full_once)
+    folder = tiny_runs.run(tiny_experiment(train={"steps": 6, "checkpoint_every": 2}))
+    assert train(folder)["steps"] == 6
+    assert [line["step"] for line in events(folder, "checkpoint_saved")] == [4, 6]
+    alert = events(folder, "alert_raised")[-1]
+    assert (alert["alert"], alert["step"]) == ("disk", 2)
+    assert sorted(path.name for path in (folder / "checkpoints").iterdir()) == ["step-00000004", "step-00000006"]
 
 
 def test_a_finished_run_resumed_does_no_more_steps(tiny_runs: TinyRuns) -> None:
