@@ -1,6 +1,8 @@
 """Shards: how fast they are built and inspected, and how much memory that takes.
 
-Everything is measured in one run on the same text, each way in a process of its own, imports not counted. The published
+Everything is measured in one run on the same text, from the text file to shards on disk, each way in a process of its
+own, imports not counted. Ratios are of wall time, so measure on an idle machine: a busy one takes the threads of the
+encoder away, which tpudeck has more use for than the others. The published
 way is written here from its description: rows in batches of 1000 through the fast tokenizer of Transformers inside
 ``datasets.map``, lists concatenated with ``sum``, cut into sequences batch by batch, one ``tf.train.Example`` of two
 int64 lists per sequence, written by TensorFlow. Statistics of a set are held against TensorFlow's own reader, which
@@ -189,7 +191,6 @@ def published(text: Path, tokenizer: Path, out: Path) -> None:
     ends = [(token, rust.token_to_id(token)) for token in ("<s>", "</s>")]
     rust.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=ends)
     fast = PreTrainedTokenizerFast(tokenizer_object=rust)
-    rows = datasets.Dataset.from_dict({"text": text.read_text(encoding="utf-8").splitlines()})
     shard_records = 1000
 
     def tokenize(batch: dict[str, list[str]]) -> Any:
@@ -205,6 +206,7 @@ def published(text: Path, tokenizer: Path, out: Path) -> None:
         return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
 
     def work() -> int:
+        rows = datasets.load_dataset("text", data_files=str(text), split="train", cache_dir=str(out / "cache"))
         encoded = rows.map(tokenize, batched=True, batch_size=1000, remove_columns=["text"])
         grouped = encoded.map(group, batched=True, batch_size=1000)
         for shard, first in enumerate(range(0, len(grouped), shard_records)):
