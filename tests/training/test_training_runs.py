@@ -94,7 +94,7 @@ def test_a_model_learns(tiny_runs: TinyRuns) -> None:
 def test_a_resumed_run_equals_an_uninterrupted_one_to_the_last_bit(
     tiny_runs: TinyRuns, monkeypatch: pytest.MonkeyPatch, xla: bool, log_every: int
 ) -> None:
-    settings = {"steps": 20, "log_every": log_every, "xla": xla, "clip_norm": 1.0}
+    settings = {"steps": 20, "log_every": log_every, "steps_per_call": 2, "xla": xla, "clip_norm": 1.0}
     experiment = tiny_experiment(train=settings)
     whole, parts = tiny_runs.run(experiment), tiny_runs.run(experiment)
     train(whole)

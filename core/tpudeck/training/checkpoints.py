@@ -5,7 +5,7 @@
     checkpoints/step-00001000/
         weights.safetensors     the weights, by name
         optimizer.safetensors   the moments, ``m/NAME`` and ``v/NAME``
-        manifest.json           step, scores, environment, and size and checksum of both files
+        manifest.json           step, scores, what is not logged yet, environment, and size and checksum of both files
 
 A checkpoint is written in a folder aside, its manifest last, and then renamed: it is there whole, or not at all. When
 it is read everything is verified; where something is wrong the one before is taken. Nothing but the step number is
@@ -56,6 +56,8 @@ class Checkpoint:
     best_step: int | None = None
     """The step with the lowest evaluation loss so far."""
     best_eval_loss: float | None = None
+    unlogged: Mapping[str, Any] = field(default_factory=dict)
+    """The losses and times since the last line of metrics."""
     environment: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -184,7 +186,7 @@ def assign(variables: Mapping[str, tf.Variable], arrays: Arrays, *, source: Path
 
 def _read_manifest(folder: Path) -> Checkpoint:
     path = folder / "manifest.json"
-    known = {"step", "score", "best_step", "best_eval_loss", "environment", "files"}
+    known = {"step", "score", "best_step", "best_eval_loss", "unlogged", "environment", "files"}
     try:
         data = read_json(path)
         return Checkpoint(folder, **{key: data[key] for key in known if key in data})
@@ -215,6 +217,7 @@ def _save(arrays: Arrays, path: Path) -> None:
         if "os error 28" in str(error):  # the library tells of a full disk in words only
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
         raise
+    path.chmod(0o644)  # the library writes files that only their owner may read
     _sync(path)
 
 

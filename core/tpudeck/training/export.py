@@ -23,11 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["export_model", "state_dict"]
 
-_TOKENIZER_FILES = (
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt",
-    "vocab.json", "merges.txt",
-)  # fmt: skip
-
 
 def export_model(model: LanguageModel, tokenizer: LoadedTokenizer, folder: Path) -> int:
     """Write the model folder, aside and then renamed; its size in bytes.
@@ -68,11 +63,11 @@ def _write(model: LanguageModel, tokenizer: LoadedTokenizer, folder: Path) -> No
     for name, value in state.items():
         if not np.isfinite(value).all():
             raise WorkError(f"the weight {name} is not finite", hint="export an earlier checkpoint")
-    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    path = folder / "model.safetensors"
+    save_file(state, path, metadata={"format": "pt"})
+    path.chmod(0o644)  # the library writes files that only their owner may read
     _pytorch_config(model).save_pretrained(folder)
-    for name in _TOKENIZER_FILES:
-        if (tokenizer.folder / name).exists():
-            shutil.copyfile(tokenizer.folder / name, folder / name)
+    tokenizer.save(folder, model_max_length=model.most_tokens)
 
 
 def _pytorch_config(model: LanguageModel) -> Any:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -32,8 +33,8 @@ class _Interval:
     """What has gathered since the last line."""
 
     losses: list[float] = field(default_factory=list)
-    learning_rate: float = math.nan
-    grad_norm: float = math.nan
+    learning_rate: float = 0.0
+    grad_norm: float = 0.0
     input_wait_s: float = 0.0
     elapsed_s: float = 0.0
 
@@ -90,6 +91,15 @@ class Meter:
         """Let the clock run, at first and after a pause."""
         if self._since is None:
             self._since = time.perf_counter()
+
+    def state(self) -> dict[str, Any]:
+        """What has gathered since the last line, for a checkpoint: the next line is about these steps too."""
+        self.pause()
+        return asdict(self._interval)
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state` said."""
+        self._interval = _Interval(**state)
 
     def finish(self, step: int) -> None:
         """Write the line of the last, shorter interval."""

@@ -133,6 +133,8 @@ class Trainer:
             self._step = self._saved_step = found.step
             if found.best_eval_loss is not None:
                 self._best = _Best(found.best_step, found.best_eval_loss)
+            if found.unlogged:
+                self._meter.restore(found.unlogged)
             if found.score is not None:
                 self._scores[found.step] = Score(**found.score)
         changed = differences(found.environment, self._environment) if found else ()
@@ -284,6 +286,7 @@ class Trainer:
             score=asdict(score) if score else None,
             best_step=self._best.step,
             best_eval_loss=self._best.loss if self._best.step is not None else None,
+            unlogged=self._meter.state(),
             environment=self._environment,
         )
         self._saved_step = self._step
