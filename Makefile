@@ -13,7 +13,7 @@ TORCH ?= torch
 TORCH_VENV ?= .venv-torch
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test lint unit bench torch clean
+.PHONY: help install tpu-install quickstart test lint unit faults bench torch tpu-presets clean
 
 help:  ## show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -29,6 +29,12 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	@touch $(READY)
 
+tpu-install: EXTRAS = tpu
+tpu-install: install  ## install on a TPU VM: tf-keras alone would bring a second TensorFlow over the TPU's
+	$(BIN)/python -m pip install --quiet 'tensorflow-tpu==2.20.0' 'libtpu==0.0.21'
+	$(BIN)/python -m pip install --quiet --no-deps 'tf-keras==2.20.1'
+	$(BIN)/tpudeck doctor
+
 quickstart: install  ## from text to a trained model, in minutes on a CPU
 	$(BIN)/tpudeck quickstart
 
@@ -43,6 +49,13 @@ lint: install  ## ruff, mypy --strict, import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+faults: install  ## kill, stop and starve real runs, over two hundred times (long)
+	PYTHONPATH=tests $(BIN)/python -m faults
+
+tpu-presets: install  ## compile every shipped TPU preset for its chips with the real TPU compiler (hours)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[cpu,dev,preflight]'
+	for preset in presets/*-base-*.toml; do $(BIN)/tpudeck preflight $$preset || exit 1; done
 
 bench: install  ## the ratios against the published way
 	for bench in benchmarks/*.py; do echo "== $$bench"; $(BIN)/python $$bench || exit 1; done
