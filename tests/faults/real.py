@@ -53,8 +53,10 @@ def run_real(root: Path, report: Report, *, seed: int, count: int, say: Callable
         # What the reference has made is found ready, except where its making is what is killed.
         folder = _started(Home(root / f"real-{number}") if phase in {"tokenizer", "shards"} else reference)
         snapshot = _wait(folder, PHASES[phase])
-        _kill(snapshot.summary.trainer_pid if whom == "trainer" else snapshot.summary.supervisor_pid)
-        report.injected[f"real training: SIGKILL to the {whom}, {phase}"] += 1
+        pid = snapshot.summary.trainer_pid if whom == "trainer" else snapshot.summary.supervisor_pid
+        if pid is not None:  # else it was over before it could be seen, and nothing is injected
+            os.kill(pid, signal.SIGKILL)
+            report.injected[f"real training: SIGKILL to the {whom}, {phase}"] += 1
         _wait(folder, lambda now: not now.summary.live)
         while is_live(folder):
             time.sleep(0.01)
@@ -92,11 +94,6 @@ def _finished(folder: Path) -> Path:
         raise RuntimeError(f"{summary}\n{(folder / 'console.log').read_text(errors='replace')[-3000:]}")
     runs.wait_until(lambda: not is_live(folder))
     return folder
-
-
-def _kill(pid: int | None) -> None:
-    if pid is not None:
-        os.kill(pid, signal.SIGKILL)
 
 
 def _outcome(folder: Path) -> dict[str, Any]:
