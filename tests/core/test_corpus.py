@@ -390,7 +390,7 @@ def test_an_empty_corpus_is_an_error(tmp_path: Path, data: str) -> None:
 
 def test_an_empty_corpus_says_what_it_held_instead(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": 1}\n{"text": 2}\n')
-    with pytest.raises(CorpusError, match="holds no text: 2 rows that are not text skipped"):
+    with pytest.raises(CorpusError, match="holds no text: rows that are not text skipped: 2"):
         read(corpus(tmp_path / "a.jsonl"))
 
 

@@ -16,6 +16,7 @@ import functools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tokenize import TokenError
 
 import numpy as np
 import numpy.typing as npt
@@ -270,7 +271,7 @@ def _load_counts(path: Path, vocab_size: int, tokens: int) -> npt.NDArray[np.int
         if counts.min() < 0 or counts.sum() != tokens:
             raise ValueError(f"its counts do not add up to the {tokens} tokens of the training split")
         return np.array(counts)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, SyntaxError, TokenError) as error:  # numpy parses the header as Python
         raise ArtefactError(f"{path} is missing or damaged: {error}", hint="build the shards again") from error
 
 
