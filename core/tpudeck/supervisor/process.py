@@ -290,5 +290,5 @@ def _kill_reason(stage: str, number: int, asked: bool) -> str:
     name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
     if asked:
         return f"{stage} was ended by {name} before it had saved a checkpoint"
-    likely = ": perhaps the machine ran out of memory" if number == signal.SIGKILL else ""
+    likely = " (perhaps the machine ran out of memory)" if number == signal.SIGKILL else ""
     return f"{stage} was ended by {name}{likely}"
