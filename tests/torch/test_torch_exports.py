@@ -113,7 +113,7 @@ def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     ids_BS = np.random.default_rng(0).integers(5, tokenizer.vocab_size, (3, 16), dtype=np.int32)
     mask = "" if tokenizer.mask_id is None else tokenizer.rust.id_to_token(tokenizer.mask_id)
     text = PROMPT if causal else TEXT.replace("<mask>", mask)
-    prompt_ids = [tokenizer.bos_id, *tokenizer.rust.encode(PROMPT, add_special_tokens=False).ids]
+    prompt_ids = tokenizer.rust.encode(PROMPT).ids
     asked_of_them = {
         "causal": causal, "ids": ids_BS.tolist(), "text": text, "prompt_ids": prompt_ids,
         "new_tokens": NEW_TOKENS, "pad_id": tokenizer.pad_id,

@@ -70,7 +70,7 @@ def test_the_same_seed_gives_the_same_text_and_another_seed_another(tiny_runs: T
 def test_at_temperature_zero_each_token_is_the_likeliest(tiny_runs: TinyRuns) -> None:
     model, tokenizer = loaded(tiny_runs, "gpt2")
     one = generate(model, tokenizer, "the", tokens=1, temperature=0.0)["filled"]
-    ids = [tokenizer.bos_id, *tokenizer.rust.encode("the", add_special_tokens=False).ids]
+    ids = tokenizer.rust.encode("the", add_special_tokens=False).ids
     logits = model.logits(tf.constant([ids]), tf.constant([[len(ids) - 1]])).numpy()[0, 0]
     likeliest = int(np.argmax(logits))
     if likeliest == tokenizer.eos_id:

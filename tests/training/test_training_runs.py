@@ -117,9 +117,10 @@ def test_how_many_steps_a_call_does_changes_nothing(tiny_runs: TinyRuns) -> None
 
 
 def test_two_replicas_train_what_one_trains(tiny_runs: TinyRuns) -> None:
+    samples = {"texts": ["the <mask>"]}
     model, settings = {"dropout": 0.0}, {"steps": 8, "log_every": 1, "epsilon": 1e-3}
     one = tiny_runs.run(tiny_experiment(model=model, train=settings))
-    two = tiny_runs.run(tiny_experiment(model=model, train=settings, device={"replicas": 2}))
+    two = tiny_runs.run(tiny_experiment(model=model, train=settings, device={"replicas": 2}, samples=samples))
     train(one)
     result = jobs.start("train", two).result()
     assert result["device"] == "2 cpu"

@@ -41,6 +41,11 @@ def main() -> NoReturn:
         # The reader of our output went away (`| head`): not our failure. Keep the interpreter from flushing into it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        print(f"tpudeck: {error.strerror or error}{where}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what could not be written cannot be flushed
+        sys.exit(1)
     sys.exit(0)
 
 

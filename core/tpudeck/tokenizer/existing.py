@@ -81,9 +81,9 @@ def adopt(source: Path, objective: str, *, name: str) -> Adopted:
     data = orjson.loads(tokenizer.rust.to_str())
     names = _names(tokenizer, objective)
     warnings = []
-    if not _encloses(tokenizer, objective):
+    if fault := _fault_in_marks(tokenizer, objective):
         data["post_processor"] = _template(tokenizer, objective)
-        warnings.append(f"{name} marks no ends of documents by itself; this copy does")
+        warnings.append(f"{name} {fault}")
     if data["model"]["type"] == "Unigram":
         for id_ in tokenizer.special_ids:
             if id_ < len(data["model"]["vocab"]):
@@ -109,11 +109,13 @@ def _names(tokenizer: LoadedTokenizer, objective: str) -> dict[str, str]:
     return {role: tokenizer.rust.id_to_token(id_) for role, id_ in ids.items()}
 
 
-def _encloses(tokenizer: LoadedTokenizer, objective: str) -> bool:
-    """Whether a document is marked: on both sides for a masked model, at its end for a causal one."""
+def _fault_in_marks(tokenizer: LoadedTokenizer, objective: str) -> str:
+    """What is wrong with the special tokens around a text: a masked model wants both ends, a causal one no end."""
     ids = tokenizer.rust.encode("a").ids
-    beginning = objective == "masked" and tokenizer.bos_id != tokenizer.eos_id
-    return ids[-1] == tokenizer.eos_id and (ids[0] == tokenizer.bos_id or not beginning)
+    if objective == "causal":
+        return "ends every prompt; this copy leaves it open" if ids[-1] == tokenizer.eos_id else ""
+    marked = ids[-1] == tokenizer.eos_id and ids[0] == tokenizer.bos_id
+    return "" if marked else "marks no ends of documents by itself; this copy does"
 
 
 def _template(tokenizer: LoadedTokenizer, objective: str) -> Any:

@@ -98,12 +98,13 @@ def _published_normalizers() -> list[Any]:
 
 
 def template(roles: Mapping[str, str], ids: Mapping[str, int]) -> Any:
-    """``[CLS] … [SEP]`` for a masked model, ``… <|endoftext|>`` where beginning and end are one token."""
+    """``[CLS] … [SEP]`` for a masked model; nothing where one token begins and ends a document, as in GPT-2: a prompt
+    must not be ended, and shards put that token between documents themselves."""
     from tokenizers.processors import TemplateProcessing
 
     bos, eos = roles["bos"], roles["eos"]
     if bos == eos:
-        return TemplateProcessing(single=f"$A {eos}", pair=f"$A {eos} $B {eos}", special_tokens=[(eos, ids[eos])])
+        return TemplateProcessing(single="$A", pair="$A $B", special_tokens=[])
     return TemplateProcessing(
         single=f"{bos} $A {eos}",
         pair=f"{bos} $A {eos} $B {eos}",

@@ -137,7 +137,10 @@ def _try_out(rust: Tokenizer, specials: Sequence[str]) -> None:
         ids = rust.encode(f"a {_RARE} b").ids
     except Exception as error:  # the Rust side raises nothing more particular
         raise WorkError(f"the new tokenizer fails on a rare character: {error}") from error
-    if ids[-1] != roles["eos"] or (roles["bos"] != roles["eos"] and ids[0] != roles["bos"]):
+    causal = roles["bos"] == roles["eos"]
+    if causal and ids[-1] == roles["eos"]:
+        problems.append("it ends every prompt")
+    if not causal and (ids[0], ids[-1]) != (roles["bos"], roles["eos"]):
         problems.append("documents don't begin and end with their special tokens")
     for special in specials:
         inside = rust.encode(special, add_special_tokens=False).ids

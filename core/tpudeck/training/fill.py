@@ -68,7 +68,7 @@ def generate(
     """
     if not model.causal:
         raise InputError("this model fills masks, it cannot go on with a text", hint="use `tpudeck fill-mask`")
-    ids = [tokenizer.bos_id, *tokenizer.rust.encode(text, add_special_tokens=False).ids]
+    ids = list(tokenizer.rust.encode(text, add_special_tokens=False).ids) or [tokenizer.bos_id]
     _require_room(model, len(ids))
     length = min(model.most_tokens, len(ids) + tokens)
     next_logits = tf.function(model.logits)

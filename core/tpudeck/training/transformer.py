@@ -198,7 +198,8 @@ class Transformer:
         return _affine(x, self._weight(f"{layer}.weight"), tf.reshape(self._weight(f"{layer}.bias"), [-1]))
 
     def _norm(self, x: tf.Tensor, layer: str) -> tf.Tensor:
-        gain, bias = self._weights[f"{layer}.weight"], self._weights[f"{layer}.bias"]
+        # As tensors: a function with a gradient of its own takes no variables that live on several replicas.
+        gain, bias = (tf.convert_to_tensor(self._weights[f"{layer}.{part}"]) for part in ("weight", "bias"))
         return self._cast(layer_norm(tf.cast(x, tf.float32), gain, bias, self._shape.epsilon))
 
     def _weight(self, name: str) -> tf.Tensor:
