@@ -27,7 +27,7 @@ class StepLoop:
         self._step = _compiled(step, machine)
         stacked = Batch(*(tf.TensorSpec([None, *spec.shape], spec.dtype) for spec in specs))
         signature = [stacked, tf.TensorSpec([], tf.int32), tf.TensorSpec([None], tf.float32)]
-        self._run = tf.function(self._steps, input_signature=signature)
+        self._run = tf.function(self._steps, input_signature=signature, autograph=False)
 
     def __call__(self, batches: Batch, first_step: int, learning_rates: npt.NDArray[np.float32]) -> Outcome:
         """Do the stacked steps, the first of which is ``first_step`` (from 0); the outcomes, each part [K].
@@ -39,13 +39,23 @@ class StepLoop:
 
     def _steps(self, batches: Batch, first_step: tf.Tensor, learning_rates: tf.Tensor) -> Outcome:
         count = tf.shape(learning_rates)[0]
-        losses = tf.TensorArray(tf.float32, count, element_shape=[])
-        norms = tf.TensorArray(tf.float32, count, element_shape=[])
-        for index in tf.range(count):
+
+        def one_more(
+            index: tf.Tensor, losses: tf.TensorArray, norms: tf.TensorArray
+        ) -> tuple[tf.Tensor, tf.TensorArray, tf.TensorArray]:
             batch = Batch(*(part[index] for part in batches))
             outcome = on_replicas(self._machine, self._step, (batch, first_step + index, learning_rates[index]))
-            losses = losses.write(index, outcome.loss)
-            norms = norms.write(index, outcome.gradient_norm)
+            return index + 1, losses.write(index, outcome.loss), norms.write(index, outcome.gradient_norm)
+
+        # Not a `for` over a tensor: AutoGraph, which would turn it into this, does not know Python 3.13.
+        empty = tf.TensorArray(tf.float32, count, element_shape=[])
+        also_empty = tf.TensorArray(tf.float32, count, element_shape=[])
+        _, losses, norms = tf.while_loop(
+            lambda index, *_: index < count,
+            one_more,
+            (tf.constant(0), empty, also_empty),
+            maximum_iterations=count,
+        )
         return Outcome(losses.stack(), norms.stack())
 
 
