@@ -20,6 +20,7 @@ a notice, a child process into a result file that its parent reads back with :fu
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import ClassVar
@@ -36,6 +37,7 @@ __all__ = [
     "TpudeckError",
     "TrainingDivergedError",
     "WorkError",
+    "disk_is_full",
     "from_dict",
 ]
 
@@ -104,6 +106,11 @@ class ArtefactError(InputError):
 
 class DiskFullError(InputError):
     """There is no room for what was to be written; what was there before is unharmed."""
+
+
+def disk_is_full(error: OSError) -> bool:
+    """Whether a write failed because there is no room, or none left for this user."""
+    return error.errno in {errno.ENOSPC, errno.EDQUOT}
 
 
 class WorkError(TpudeckError):

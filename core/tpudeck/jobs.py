@@ -18,7 +18,6 @@ is its parent's control pipe; it then keeps what it has, and exits with 130.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import select
 import signal
@@ -37,7 +36,7 @@ import orjson
 
 from tpudeck import errors
 from tpudeck.config import Home
-from tpudeck.errors import DiskFullError, InterruptedRunError, RetryLaterError, TpudeckError, WorkError
+from tpudeck.errors import DiskFullError, InterruptedRunError, RetryLaterError, TpudeckError, WorkError, disk_is_full
 from tpudeck.runs import locks
 from tpudeck.runs.events import plain
 from tpudeck.runs.writer import RunWriter
@@ -148,7 +147,7 @@ def _explained(error: BaseException) -> TpudeckError:
         return error
     if isinstance(error, KeyboardInterrupt):
         return InterruptedRunError("interrupted")
-    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+    if isinstance(error, OSError) and disk_is_full(error):
         place = error.filename or Home.here().root
         return DiskFullError(f"the disk is full: no room for {place}", hint="make room and start again")
     traceback.print_exception(error)

@@ -17,13 +17,13 @@ from typing import Any
 
 import orjson
 
+from tpudeck.errors import disk_is_full
 from tpudeck.runs.events import Event, encode_event
 from tpudeck.runs.numbers import plain
 from tpudeck.storage import write_json
 
 __all__ = ["LineWriter", "RunWriter"]
 
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _MOST_WAITING = 10_000
 
 
@@ -51,7 +51,7 @@ class LineWriter:
                 self._waiting.popleft()
             self.disk_full = False
         except OSError as error:
-            if error.errno not in _NO_ROOM:
+            if not disk_is_full(error):
                 raise
             self.disk_full = True
 

@@ -12,7 +12,6 @@ threads, nor on where a build was interrupted and went on (see :mod:`~tpudeck.sh
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import io
 import itertools
@@ -27,7 +26,7 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from tpudeck.errors import ArtefactError, CorpusError, DiskFullError, InputError
+from tpudeck.errors import ArtefactError, CorpusError, DiskFullError, InputError, disk_is_full
 from tpudeck.shards.layouts import Layout, layout_named
 from tpudeck.shards.ledger import LEDGER_FILE, Ledger, SplitState
 from tpudeck.shards.manifest import COUNTS_FILE, Manifest, Packing, ShardFile, SplitSummary, content_hash
@@ -324,7 +323,7 @@ def _room_for(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if not disk_is_full(error):
             raise
         path.unlink(missing_ok=True)
         raise DiskFullError(

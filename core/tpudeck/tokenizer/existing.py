@@ -123,8 +123,8 @@ def _template(tokenizer: LoadedTokenizer, objective: str) -> Any:
 
     bos, eos = (tokenizer.rust.id_to_token(id_) for id_ in (tokenizer.bos_id, tokenizer.eos_id))
     around = Tokenizer(models.BPE())
-    roles = {"bos": eos if objective == "causal" else bos, "eos": eos}
-    around.post_processor = recipes.template(roles, {bos: tokenizer.bos_id, eos: tokenizer.eos_id})
+    ids = {bos: tokenizer.bos_id, eos: tokenizer.eos_id}
+    around.post_processor = recipes.template({"bos": bos, "eos": eos}, ids, causal=objective == "causal")
     return orjson.loads(around.to_str())["post_processor"]
 
 

@@ -80,8 +80,10 @@ def _around(model: Any, settings: Settings, specials: Sequence[str]) -> Tokenize
         # "first": a word after a special token looks as it does in running text, so `is <mask>.` ends in a plain dot.
         rust.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
         rust.decoder = decoders.Metaspace(prepend_scheme="first")
-    rust.post_processor = template(roles_of(specials), ids={name: id_ for id_, name in enumerate(specials)})
-    mask = roles_of(specials).get("mask")
+    roles = roles_of(specials)
+    mask = roles.get("mask")
+    ids = {name: id_ for id_, name in enumerate(specials)}
+    rust.post_processor = template(roles, ids, causal=mask is None)
     # Without lstrip a stray space piece would stand before every mask.
     rust.add_special_tokens(
         [AddedToken(name, special=True, normalized=False, lstrip=name == mask) for name in specials]
@@ -97,18 +99,18 @@ def _published_normalizers() -> list[Any]:
     return [normalizers.Replace("``", '"'), normalizers.Replace("''", '"'), white_space]
 
 
-def template(roles: Mapping[str, str], ids: Mapping[str, int]) -> Any:
-    """``[CLS] … [SEP]`` for a masked model; nothing where one token begins and ends a document, as in GPT-2: a prompt
-    must not be ended, and shards put that token between documents themselves."""
+def template(roles: Mapping[str, str], ids: Mapping[str, int], *, causal: bool) -> Any:
+    """``[CLS] … [SEP]`` for a masked model; nothing for a causal one: a prompt must not be ended, and shards put the
+    token that ends a document there themselves."""
     from tokenizers.processors import TemplateProcessing
 
     bos, eos = roles["bos"], roles["eos"]
-    if bos == eos:
+    if causal:
         return TemplateProcessing(single="$A", pair="$A $B", special_tokens=[])
     return TemplateProcessing(
         single=f"{bos} $A {eos}",
         pair=f"{bos} $A {eos} $B {eos}",
-        special_tokens=[(bos, ids[bos]), (eos, ids[eos])],
+        special_tokens=list({bos: ids[bos], eos: ids[eos]}.items()),
     )
 
 

@@ -14,7 +14,6 @@
 
 from __future__ import annotations
 
-import errno
 import math
 import time
 from dataclasses import asdict, dataclass
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tpudeck.errors import InterruptedRunError, TrainingDivergedError
+from tpudeck.errors import InterruptedRunError, TrainingDivergedError, disk_is_full
 from tpudeck.presets import FAMILIES
 from tpudeck.runs.events import (
     AlertRaised,
@@ -59,7 +58,6 @@ _STARTING_PROMISE_S = 300.0
 _COMPILING_PROMISE_S = {"cpu": 300.0, "gpu": 900.0, "tpu": 1800.0}
 _CHECKPOINTING_PROMISE_S = 600.0
 _LEAST_PROMISE_S = 30.0
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 
 
 def run(job: Job, inputs: Inputs) -> dict[str, Any]:
@@ -270,7 +268,7 @@ class Trainer:
             try:
                 self._write_checkpoint()
             except OSError as error:
-                if error.errno not in _NO_ROOM or self._step == self._schedule.total_steps:
+                if not disk_is_full(error) or self._step == self._schedule.total_steps:
                     raise
                 message = f"the disk is full: no checkpoint at step {self._step}"
                 self._job.writer.event(AlertRaised(alert="disk", message=message, level="error", step=self._step))
