@@ -13,6 +13,7 @@ from tpudeck import storage
 from tpudeck.config import Home
 from tpudeck.errors import InputError, RetryLaterError, WorkError
 from tpudeck.storage import bucket
+from tpudeck.storage.settings import settings
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
@@ -284,7 +285,7 @@ class TestErrors:
     def test_a_setting_that_is_not_known_is_named(self, home: Home) -> None:
         home.settings_file.write_text('[storage]\nbiling_project = "ours"\n')
         with pytest.raises(InputError, match="biling_project"):
-            bucket.settings(home)
+            settings(home)
 
 
 @pytest.mark.parametrize("text", ["data/gs/corpus.txt", "gs", "./gs:/bucket/a", "/tmp/gs:/x", "GS://bucket/a"])

@@ -233,7 +233,7 @@ def _bucket_location(text: str) -> str:
 
 def _store() -> str:
     from tpudeck.errors import InputError
-    from tpudeck.storage.bucket import settings
+    from tpudeck.storage.settings import settings
 
     store = settings().store
     if not store:

@@ -6,7 +6,7 @@ client is imported when the first bucket is touched, never before.
 =============  =====================================================================================
 ``local``      whole or not at all: atomic writes, JSON, hashes
 ``locations``  read and list, wherever it is
-``bucket``     objects: verified uploads and downloads, preconditions, errors in plain words
+``bucket``     objects: verified uploads and downloads, preconditions (over ``client``, ``refusals``, ``settings``)
 ``sets``       folders to and from a bucket as a whole; a half-uploaded one is never taken for whole
 =============  =====================================================================================
 """

@@ -1,4 +1,4 @@
-"""Objects in Google Cloud Storage: verified both ways, never overwritten by accident, errors in plain words.
+"""Objects in Google Cloud Storage: verified both ways, never overwritten by accident.
 
 Three rules carry everything above this module:
 
@@ -9,17 +9,13 @@ Three rules carry everything above this module:
   apart from somebody else's object.
 * **Deadlines.** A request waits so long and no longer, refusals that pass (429, 5xx, a cut connection) are retried with
   growing pauses until the deadline, and what is left is a :class:`RetryLaterError`.
-
-``STORAGE_EMULATOR_HOST`` points to another server. ``[storage]`` in ``config.toml`` holds the :class:`Settings`.
 """
 
 from __future__ import annotations
 
 import base64
 import contextlib
-import functools
 import io
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,16 +25,15 @@ from typing import IO, TYPE_CHECKING, Any
 
 import google_crc32c
 
-from tpudeck.config import Home
-from tpudeck.errors import InputError, RetryLaterError, TpudeckError, WorkError
+from tpudeck.errors import RetryLaterError, WorkError
+from tpudeck.storage.client import REQUEST_TIMEOUT_S, bucket_named, client, object_at, retry, split
 from tpudeck.storage.locations import GLOB_CHARACTERS
-from tpudeck.units import format_duration, parse_duration
+from tpudeck.storage.refusals import explained, no_bucket
 
 if TYPE_CHECKING:
     from google.cloud import storage as gcs
 
 __all__ = [
-    "Settings",
     "Stored",
     "checksum",
     "checksum_bytes",
@@ -50,14 +45,10 @@ __all__ = [
     "read_bytes",
     "remove",
     "scan",
-    "settings",
-    "split",
     "upload",
     "write_bytes",
 ]
 
-_REQUEST_TIMEOUT_S = (10.0, 60.0)
-"""To connect, and between two signs of life of an answer."""
 _READ_BYTES = 16 << 20
 """One range of a streamed object."""
 _PART_BYTES = 32 << 20
@@ -69,33 +60,6 @@ _PAGE_OBJECTS = 1000
 
 
 @dataclass(frozen=True)
-class Settings:
-    """``[storage]`` in ``config.toml``."""
-
-    project: str = ""
-    """Of the client; empty: what the credentials say."""
-    billing_project: str = ""
-    """Who pays for requests to requester-pays buckets."""
-    store: str = ""
-    """Where runs and artefacts go when no bucket is named: ``gs://bucket/prefix``."""
-    deadline_s: float = 120.0
-    """How long one operation is retried. In the file: ``deadline``, a duration."""
-
-
-def settings(home: Home | None = None) -> Settings:
-    """The user's settings; an :class:`InputError` names what is wrong with them."""
-    home = home or Home.here()
-    table = dict(home.settings().get("storage", {}))
-    deadline = table.pop("deadline", Settings.deadline_s)
-    known = {"project", "billing_project", "store"}
-    wrong = [key for key, value in table.items() if key not in known or not isinstance(value, str)]
-    if wrong:
-        rule = "[storage] holds the texts project, billing_project and store, and a deadline"
-        raise InputError(f"{home.settings_file}: {rule}, got {', '.join(wrong)}")
-    return Settings(**table, deadline_s=parse_duration(deadline))
-
-
-@dataclass(frozen=True)
 class Stored:
     """An object as the bucket describes it."""
 
@@ -104,14 +68,6 @@ class Stored:
     crc32c: str
     """As the service writes it: big-endian, base64."""
     generation: int
-
-
-def split(location: str) -> tuple[str, str]:
-    """``gs://bucket/name`` → bucket and name."""
-    bucket, _, name = location.removeprefix("gs://").partition("/")
-    if not bucket or not location.startswith("gs://"):
-        raise InputError(f"a bucket location is gs://BUCKET/NAME, got {location!r}")
-    return bucket, name
 
 
 def checksum(path: Path, start: int = 0, size: int | None = None) -> str:
@@ -140,9 +96,9 @@ def _encode(crc: int) -> str:
 
 def describe(location: str) -> Stored:
     """What the bucket knows about an object; ``FileNotFoundError`` where there is none."""
-    with _explained(location):
-        blob = _blob(location)
-        blob.reload(timeout=_REQUEST_TIMEOUT_S, retry=_retry())
+    with explained(location):
+        blob = object_at(location)
+        blob.reload(timeout=REQUEST_TIMEOUT_S, retry=retry())
         return _stored(blob)
 
 
@@ -205,9 +161,9 @@ def download(stored: Stored, path: Path) -> None:
     for _ in range(_DOWNLOAD_ATTEMPTS):
         with part.open("ab") as file, _pinned(stored.location):
             if file.tell() < stored.size_bytes:
-                _blob(stored.location, stored.generation).download_to_file(
+                object_at(stored.location, stored.generation).download_to_file(
                     file, start=file.tell(), raw_download=True, checksum=None,
-                    timeout=_REQUEST_TIMEOUT_S, retry=_retry(),
+                    timeout=REQUEST_TIMEOUT_S, retry=retry(),
                 )  # fmt: skip
         if part.stat().st_size == stored.size_bytes and checksum(part) == stored.crc32c:
             part.replace(path)
@@ -244,9 +200,9 @@ class _ObjectReader(io.RawIOBase):
         if start >= end:
             return 0
         with _pinned(self._stored.location):
-            data = _blob(self._stored.location, self._stored.generation).download_as_bytes(
+            data = object_at(self._stored.location, self._stored.generation).download_as_bytes(
                 start=start, end=end - 1, raw_download=True, checksum=None,
-                timeout=_REQUEST_TIMEOUT_S, retry=_retry(),
+                timeout=REQUEST_TIMEOUT_S, retry=retry(),
             )  # fmt: skip
         if len(data) != end - start:
             raise WorkError(f"{self._stored.location}: asked for {end - start} bytes, got {len(data)}")
@@ -268,10 +224,28 @@ class _ObjectReader(io.RawIOBase):
 def _pinned(location: str) -> Iterator[None]:
     """Say so where the generation that is being read is there no more."""
     try:
-        with _explained(location):
+        with explained(location):
             yield
     except FileNotFoundError:
         raise RetryLaterError(f"{location} was replaced or deleted while it was read") from None
+
+
+def _stored(blob: gcs.Blob) -> Stored:
+    location = f"gs://{blob.bucket.name}/{blob.name}"
+    return Stored(location, int(blob.size), str(blob.crc32c), int(blob.generation))
+
+
+def _list(bucket: str, prefix: str) -> Iterator[Stored]:
+    location = f"gs://{bucket}/{prefix}"
+    try:
+        with explained(location):
+            blobs = client().list_blobs(
+                bucket_named(bucket), prefix=prefix, fields="items(name,size,crc32c,generation),nextPageToken",
+                page_size=_PAGE_OBJECTS, timeout=REQUEST_TIMEOUT_S, retry=retry(),
+            )  # fmt: skip
+            yield from map(_stored, blobs)
+    except FileNotFoundError:
+        raise no_bucket(location) from None
 
 
 # --- write -----------------------------------------------------------------------------------------------------------
@@ -298,20 +272,20 @@ def upload(path: Path, location: str, *, crc32c: str | None = None, replaces: in
 
 def remove(stored: Stored) -> None:
     """Delete the generation that was seen; one that is gone already is no error."""
-    with contextlib.suppress(FileNotFoundError), _explained(stored.location):
-        _blob(stored.location).delete(
-            if_generation_match=stored.generation, timeout=_REQUEST_TIMEOUT_S, retry=_retry()
+    with contextlib.suppress(FileNotFoundError), explained(stored.location):
+        object_at(stored.location).delete(
+            if_generation_match=stored.generation, timeout=REQUEST_TIMEOUT_S, retry=retry()
         )  # fmt: skip
 
 
 def _put(location: str, file: IO[bytes] | _Part, size: int, crc32c: str, replaces: int) -> Stored:
-    blob = _blob(location)
+    blob = object_at(location)
     blob.crc32c = crc32c  # the service refuses content that doesn't match
     try:
-        with _explained(location):
+        with explained(location):
             blob.upload_from_file(
                 file, size=size, if_generation_match=replaces, checksum=None,
-                content_type="application/octet-stream", timeout=_REQUEST_TIMEOUT_S, retry=_retry(),
+                content_type="application/octet-stream", timeout=REQUEST_TIMEOUT_S, retry=retry(),
             )  # fmt: skip
             written = _stored(blob)
     except (RetryLaterError, FileNotFoundError) as error:
@@ -324,7 +298,7 @@ def _already_there(location: str, crc32c: str, size: int, error: Exception) -> S
     try:
         found = describe(location)
     except FileNotFoundError:
-        raise (_no_bucket(location) if isinstance(error, FileNotFoundError) else error) from None
+        raise (no_bucket(location) if isinstance(error, FileNotFoundError) else error) from None
     if (found.crc32c, found.size_bytes) != (crc32c, size):
         raise error
     return found
@@ -378,145 +352,15 @@ class _Part(io.RawIOBase):
 
 def compose(parts: list[Stored], location: str, *, crc32c: str, replaces: int = 0) -> Stored:
     """Join up to 32 objects into another; the result is checked."""
-    blob, size = _blob(location), sum(part.size_bytes for part in parts)
+    blob, size = object_at(location), sum(part.size_bytes for part in parts)
     blob.content_type = "application/octet-stream"
     try:
-        with _explained(location):
+        with explained(location):
             blob.compose(
-                [_blob(part.location, part.generation) for part in parts],
-                if_generation_match=replaces, timeout=_REQUEST_TIMEOUT_S, retry=_retry(),
+                [object_at(part.location, part.generation) for part in parts],
+                if_generation_match=replaces, timeout=REQUEST_TIMEOUT_S, retry=retry(),
             )  # fmt: skip
             written = _stored(blob)
     except (RetryLaterError, FileNotFoundError) as error:
         written = _already_there(location, crc32c, size, error)
     return _checked(written, crc32c, size)
-
-
-# --- the client ------------------------------------------------------------------------------------------------------
-
-
-def _client() -> gcs.Client:
-    return _client_for(os.getpid(), os.environ.get("STORAGE_EMULATOR_HOST", ""), settings().project)
-
-
-@functools.lru_cache(maxsize=4)
-def _client_for(pid: int, endpoint: str, project: str) -> gcs.Client:
-    """One client for a process, endpoint and project: it holds the connections and the credentials."""
-    from google.cloud import storage as gcs
-
-    return gcs.Client(project=project) if project else gcs.Client()
-
-
-def _bucket(name: str) -> gcs.Bucket:
-    return _client().bucket(name, user_project=settings().billing_project or None)
-
-
-def _blob(location: str, generation: int | None = None) -> gcs.Blob:
-    bucket, name = split(location)
-    if not name:
-        raise InputError(f"an object has a name after its bucket, got {location!r}")
-    return _bucket(bucket).blob(name, generation=generation)
-
-
-def _stored(blob: gcs.Blob) -> Stored:
-    location = f"gs://{blob.bucket.name}/{blob.name}"
-    return Stored(location, int(blob.size), str(blob.crc32c), int(blob.generation))
-
-
-def _list(bucket: str, prefix: str) -> Iterator[Stored]:
-    location = f"gs://{bucket}/{prefix}"
-    try:
-        with _explained(location):
-            blobs = _client().list_blobs(
-                _bucket(bucket), prefix=prefix, fields="items(name,size,crc32c,generation),nextPageToken",
-                page_size=_PAGE_OBJECTS, timeout=_REQUEST_TIMEOUT_S, retry=_retry(),
-            )  # fmt: skip
-            yield from map(_stored, blobs)
-    except FileNotFoundError:
-        raise _no_bucket(location) from None
-
-
-def _retry() -> Any:
-    """Of every operation here: each is safe to repeat, by its precondition or because it only reads."""
-    from google.cloud.storage.retry import DEFAULT_RETRY
-
-    return DEFAULT_RETRY.with_delay(initial=0.25, maximum=30.0, multiplier=2.0).with_timeout(settings().deadline_s)
-
-
-# --- errors ----------------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _explained(location: str) -> Iterator[None]:
-    """Turn what the client raises into this project's errors."""
-    import requests
-    from google.api_core.exceptions import GoogleAPIError
-    from google.auth.exceptions import GoogleAuthError
-    from google.cloud.storage.exceptions import InvalidResponse
-
-    try:
-        yield
-    except (GoogleAPIError, GoogleAuthError, InvalidResponse, requests.RequestException, ConnectionError) as error:
-        raise _explanation(error, location) from error
-
-
-def _explanation(error: Exception, location: str) -> Exception:
-    from google.api_core import exceptions as api
-    from google.auth.exceptions import GoogleAuthError
-
-    if isinstance(error, GoogleAuthError):
-        return _not_logged_in("no usable credentials for object storage were found", error)
-    code = getattr(error, "code", None) or getattr(getattr(error, "response", None), "status_code", None)
-    if isinstance(error, api.RetryError) or code is None or code in (408, 410, 429) or code >= 500:
-        waited = format_duration(settings().deadline_s)
-        return RetryLaterError(
-            f"{location} could not be reached within {waited}: {_reason(error)}",
-            hint="the same command goes on where this one ended",
-        )
-    if code == 404:
-        return FileNotFoundError(f"there is nothing at {location}")
-    if code == 412:
-        return RetryLaterError(f"{location} was written by somebody else at the same time")
-    if code == 401:
-        return _not_logged_in(f"{location}: the credentials were refused", error)
-    if code == 403:
-        return _not_allowed(error, location)
-    if "requester pays" in str(error).lower():
-        hint = "set billing_project under [storage] in config.toml: it is billed for the requests"
-        return InputError(f"{location} is in a bucket whose reader pays", hint=hint)
-    return WorkError(f"{location}: {_reason(error)}")
-
-
-def _no_bucket(location: str) -> InputError:
-    return InputError(f"there is no bucket {split(location)[0]}", hint="make it first, or check the name")
-
-
-def _not_logged_in(message: str, error: Exception) -> TpudeckError:
-    hint = "log in with `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to a key file"
-    return InputError(f"{message}: {_reason(error)}", hint=hint)
-
-
-def _not_allowed(error: Exception, location: str) -> TpudeckError:
-    reason = _reason(error)
-    found = re.search(r"(\S+) does not have (storage\.\S+) access", reason)
-    if found is None:
-        return InputError(f"{location}: access was refused: {reason}")
-    account, permission = found.groups()
-    if account.lower() in {"caller", "anonymous"}:
-        return _not_logged_in(f"{location}: nobody is logged in", error)
-    role = "roles/storage.objectViewer" if permission.endswith((".get", ".list")) else "roles/storage.objectUser"
-    bucket, _ = split(location)
-    kind = "serviceAccount" if "gserviceaccount" in account or ".iam" in account else "user"
-    command = f"gcloud storage buckets add-iam-policy-binding gs://{bucket} --member={kind}:{account} --role={role}"
-    return InputError(f"{account} may not do this with {location}: it lacks {permission}", hint=command)
-
-
-def _reason(error: Exception) -> str:
-    """What the service said, without the URL: that of an upload is as good as a password."""
-    cause = getattr(error, "cause", None) or error
-    text = str(cause)
-    found = re.search(r'"message": ?"((?:[^"\\]|\\.)*)"', text)
-    if found:
-        return found[1].replace('\\"', '"')
-    text = re.sub(r"https?://\S+", "…", text)
-    return " ".join(text.split())[:200] or type(cause).__name__
