@@ -21,7 +21,7 @@ a notice, a child process into a result file that its parent reads back with :fu
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import ClassVar
 
@@ -37,8 +37,10 @@ __all__ = [
     "TpudeckError",
     "TrainingDivergedError",
     "WorkError",
+    "did_you_mean",
     "disk_is_full",
     "from_dict",
+    "in_one_line",
 ]
 
 
@@ -113,12 +115,25 @@ def disk_is_full(error: OSError) -> bool:
     return error.errno in {errno.ENOSPC, errno.EDQUOT}
 
 
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint at the nearest of the words that are known; empty where none is near."""
+    import difflib  # which the commands that scripts poll need not pay for
+
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f"did you mean {close[0]}?" if close else ""
+
+
 class WorkError(TpudeckError):
     """The work was started and failed."""
 
 
 class TrainingDivergedError(WorkError):
     """A loss or a weight is no longer finite."""
+
+    def __init__(self, message: str, *, hint: str = "", step: int | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.step = step
+        """The first step of which that is known; none in another process."""
 
 
 class RetryLaterError(TpudeckError):
@@ -157,3 +172,17 @@ def from_dict(data: Mapping[str, object]) -> TpudeckError:
         return PresetError([Fault(**fault) for fault in faults], source=str(data.get("source", "")), hint=hint)
     cls = _CLASSES.get(str(data.get("type")), WorkError)
     return cls(str(data.get("message", "unknown error")), hint=hint)
+
+
+def in_one_line(error: BaseException) -> str:
+    """What an exception says, for a person: its kind and the line that tells.
+
+    TensorFlow begins what went wrong in a traced function with "in user code:" and a traceback; the line that tells is
+    the last one. Elsewhere it is the first.
+    """
+    if isinstance(error, TpudeckError):
+        return error.message.splitlines()[0]
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if lines and lines[0] == "in user code:":
+        return lines[-1]
+    return ": ".join([type(error).__name__, *lines[:1]])

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic.fields import FieldInfo
 
 from tpudeck.errors import PresetError
 from tpudeck.presets import FAMILIES, check, experiment_from, flatten, json_schema
+from tpudeck.presets.architectures import masked_classes
 from tpudeck.presets.schema import Experiment
 
 VALID: dict[str, Any] = {"train": {"steps": 10, "global_batch_size": 8}}
@@ -38,12 +43,22 @@ def test_a_length_and_a_batch_size_are_all_that_must_be_said() -> None:
         (VALID | {"zzz": 3}, "zzz", "known: name, summary"),
         (with_(model={"layers": "12"}), "model.layers", "must be a whole number, got '12'"),
         (with_(model={"layers": True}), "model.layers", "must be a whole number, got True"),
-        (with_(model={"layers": 0}), "model.layers", "greater than or equal to 1, got 0"),
+        (with_(model={"layers": 0}), "model.layers", "must be at least 1, got 0"),
         (VALID | {"shards": 3}, "shards", "must be a section, got 3"),
-        (with_(train={"learning_rate": float("nan")}), "train.learning_rate", "finite"),
-        (with_(train={"warmup": "3 bananas"}), "train.warmup", "an interval is a number of steps"),
-        (with_(train={"log_every": 1.5}), "train.log_every", "an interval is a number of steps"),
-        (with_(train={"warmup": "150 %"}), "train.warmup", "at most the whole run"),
+        (with_(train={"learning_rate": float("nan")}), "train.learning_rate", "must be a finite number, got nan"),
+        (with_(train={"learning_rate": float("inf")}), "train.learning_rate", "must be a finite number, got inf"),
+        (with_(train={"learning_rate": 1e300}), "train.learning_rate", "must be at most 1e+30"),
+        (with_(train={"warmup": "3 bananas"}), "train.warmup", "must be a number of steps, or text such as"),
+        (with_(train={"log_every": 1.5}), "train.log_every", "must be a number of steps, or text such as"),
+        (with_(train={"warmup": "150 %"}), "train.warmup", "must be at most 100 %, got '150 %'"),
+        (with_(train={"eval_every": "1e300 h"}), "train.eval_every", "must be at most"),
+        (with_(train={"log_every": 10**30}), "train.log_every", "must be at most 1e+10 steps"),
+        (with_(train={"steps": 10**20}), "train.steps", "must be at most 10,000,000,000, got"),
+        (with_(train={"seed": 2**63}), "train.seed", "must be less than 9,223,372,036,854,775,808"),
+        (with_(model={"architecture": "TFFooForMaskedLM"}), "model.architecture", "the Transformers that is installed"),
+        (with_(model={"architecture": "TFBertForMaskedLm"}), "model.architecture", "did you mean TFBertForMaskedLM?"),
+        (with_(model={"architecture": "TFAutoModelForMaskedLM"}), "model.architecture", "must be one of"),
+        (with_(model={"architecture": "TFFunnelForMaskedLM"}), "model.architecture", "must be one of"),
         (with_(train={"warmup": 11}), "train.warmup", "at most the whole run"),
         (with_(model={"objective": "next"}), "model.objective", "must be 'masked' or 'causal'"),
         (with_(model={"objective": "causal"}), "model.objective", "roberta is trained with the masked objective"),
@@ -62,7 +77,7 @@ def test_a_length_and_a_batch_size_are_all_that_must_be_said() -> None:
         (with_(tokenizer={"kind": "byte_bpe", "vocab_size": 200}), "tokenizer.vocab_size", "must be at least 261"),
         (with_(samples={"texts": ["no mask"]}), "samples.texts.0", "needs a <mask>"),
         (with_(samples={"texts": [3]}), "samples.texts.0", "must be text"),
-        (VALID | {"name": "../x"}, "name", "pattern"),
+        (VALID | {"name": "../x"}, "name", "must be letters, digits, dot, dash"),
     ],
 )  # fmt: skip
 def test_what_breaks_a_rule_is_told_with_its_path(data: dict[str, Any], path: str, words: str) -> None:
@@ -72,9 +87,18 @@ def test_what_breaks_a_rule_is_told_with_its_path(data: dict[str, Any], path: st
 
 
 @pytest.mark.parametrize(
-    ("duration", "words"), [("5 steps", "there is train.steps"), ("soon", "an interval"), ("5 %", "such as 5 min")]
+    ("duration", "words"),
+    [
+        ("5 steps", "there is train.steps"),
+        ("5", "must be a time with its unit"),
+        (5, "must be a time with its unit"),
+        ("0 s", "must be a time with its unit"),
+        ("soon", "must be a time with its unit, such as 10 min, got 'soon'"),
+        ("5 %", "must be a time with its unit"),
+        ("1e12 h", "must be at most"),
+    ],
 )
-def test_a_duration_is_a_time(duration: str, words: str) -> None:
+def test_a_duration_is_a_time(duration: str | int, words: str) -> None:
     assert words in faults({"train": {"duration": duration, "global_batch_size": 8}})["train.duration"]
 
 
@@ -99,6 +123,29 @@ def test_the_error_carries_every_fault_and_the_source() -> None:
     assert {fault.path for fault in caught.value.faults} == {"train.step", "train"}
     assert caught.value.show().startswith("mine: ")
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        (f"{name}.{key}", field)
+        for name, section in Experiment.model_fields.items()
+        for key, field in getattr(section.annotation, "model_fields", {}).items()
+        if field.annotation in (int, float, int | None, float | None)
+    ],
+)
+def test_every_number_has_an_upper_bound_that_fits_into_64_bits(path: str, field: FieldInfo) -> None:
+    bounds = [getattr(rule, "le", getattr(rule, "lt", None)) for rule in field.metadata]
+    limit = max(bound for bound in bounds if bound is not None)
+    assert limit <= (2**63 if "int" in str(field.annotation) else 1e30), path
+
+
+def test_every_class_that_may_be_named_is_one_of_the_installed_transformers() -> None:
+    ask = "import json, transformers as t; print(json.dumps([n for n in dir(t) if n.endswith('ForMaskedLM')]))"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", ask], capture_output=True, text=True, check=True)
+    exported = {name for name in json.loads(done.stdout) if name.startswith("TF")}
+    unfit = {"TFAutoModelForMaskedLM", "TFEsmForMaskedLM", "TFFunnelForMaskedLM"}
+    assert masked_classes() == exported - unfit and unfit <= exported
 
 
 def test_the_text_none_sets_back_what_may_be_none_and_nothing_else() -> None:

@@ -81,10 +81,12 @@ def test_weights_follow_from_the_seed_and_differ_between_layers() -> None:
 
 
 def test_an_architecture_without_a_tensorflow_class_is_refused() -> None:
-    with pytest.raises(PresetError, match=r"model\.architecture: is a TensorFlow class of Transformers"):
-        build("TFModernBertForMaskedLM")
+    with pytest.raises(PresetError, match=r"model\.architecture: must be a TensorFlow class of Transformers"):
+        model_class("TFModernBertForMaskedLM")
 
 
 def test_a_class_that_cannot_be_built_from_these_sizes_is_refused() -> None:
+    experiment = tiny_experiment()
+    model = experiment.model.model_copy(update={"architecture": "TFFunnelForMaskedLM"})  # which no preset may name
     with pytest.raises(InputError, match="TFFunnelForMaskedLM cannot be built"):
-        build("TFFunnelForMaskedLM")
+        build_model(experiment.model_copy(update={"model": model}), VOCABULARY)

@@ -17,7 +17,7 @@ from tpudeck.config import Home
 from tpudeck.errors import Fault, InputError
 from tpudeck.presets import Experiment, Resolved, check, flatten, merge, resolve
 from tpudeck.presets.library import overrides_as_data
-from tpudeck.presets.schema import takes_text
+from tpudeck.presets.validation import takes_text
 
 __all__ = ["Draft", "Value", "about", "choices", "show_value"]
 

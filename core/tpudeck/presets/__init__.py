@@ -1,5 +1,15 @@
-"""Experiments: their schema (:mod:`~tpudeck.presets.schema`) and the files they come from
-(:mod:`~tpudeck.presets.library`). Importing this imports pydantic; listing runs does not need it."""
+"""Experiments: what they hold, what they must be, and the files they come from.
+
+===================  ================================================================
+``schema``           the fields, each with its bounds
+``architectures``    the model classes that there are
+``rules``            what fields must be to each other
+``validation``       plain data → an experiment, or every fault in it
+``library``          TOML files, `extends`, overrides, where each value came from
+===================  ================================================================
+
+Importing this imports pydantic; listing runs does not need it.
+"""
 
 from tpudeck.presets.library import (
     Resolved,
@@ -18,7 +28,8 @@ from tpudeck.presets.library import (
     shipped_folder,
     to_toml,
 )
-from tpudeck.presets.schema import FAMILIES, Experiment, Family, check, experiment_from, interval, json_schema
+from tpudeck.presets.schema import FAMILIES, Experiment, Family, interval
+from tpudeck.presets.validation import check, experiment_from, json_schema, takes_text
 
 __all__ = [
     "FAMILIES",
@@ -42,5 +53,6 @@ __all__ = [
     "save_experiment",
     "save_preset",
     "shipped_folder",
+    "takes_text",
     "to_toml",
 ]

@@ -7,7 +7,6 @@ that says how long a run or how large a batch is counts as one choice: setting o
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,8 +18,9 @@ import tomli_w
 
 import tpudeck
 from tpudeck.config import Home, read_toml
-from tpudeck.errors import Fault, InputError, PresetError
-from tpudeck.presets.schema import NONE, Experiment, experiment_from, takes_text
+from tpudeck.errors import Fault, InputError, PresetError, did_you_mean
+from tpudeck.presets.schema import NONE, Experiment
+from tpudeck.presets.validation import experiment_from, takes_text
 from tpudeck.storage import write_atomic
 
 if sys.version_info >= (3, 11):
@@ -79,8 +79,7 @@ def find(name: str, home: Home) -> Path:
     files = preset_files(home)
     if bare in files:
         return files[bare]
-    close = difflib.get_close_matches(bare, files, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(files) or 'none'}"
+    hint = did_you_mean(bare, files) or f"there are {', '.join(files) or 'none'}"
     raise InputError(f"there is no preset named {bare!r}", hint=f"{hint} (tpudeck presets list)")
 
 

@@ -1,29 +1,25 @@
 """The experiment: everything a run depends on, complete, validated and frozen.
 
 Numbers are in base units and named so: lengths count tokens (specials included), batches count sequences. Where a
-person would rather write ``"5 min"`` or ``"1 epoch"``, the field is an :data:`IntervalText`.
+person would rather write ``"5 min"`` or ``"1 epoch"``, the field is an :data:`IntervalText`. Every number has an upper
+bound, generous but such that whatever is computed from it fits into 64 bits.
 
 A field that may be none is set back to none by the text ``"none"``, since TOML has no null.
 
-One validator serves two readers: :func:`check` returns every fault (a form shows them at their fields), and
-:func:`experiment_from` raises them all at once. Rules that span fields are applied also where some other field is
-wrong: each says what it reads, and is left out only where one of those is the one at fault.
+What single fields must be is said here; what they must be to each other in :mod:`~tpudeck.presets.rules`.
 """
 
 from __future__ import annotations
 
-import difflib
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
-from pydantic.fields import FieldInfo
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from tpudeck.chips import Chip, accelerator_devices
-from tpudeck.errors import Fault, InputError, PresetError
-from tpudeck.units import Interval, parse_interval
+from tpudeck.errors import InputError
+from tpudeck.units import Interval, IntervalUnit, parse_interval
 
 __all__ = [
     "FAMILIES",
@@ -37,35 +33,44 @@ __all__ = [
     "Shards",
     "Tokenizer",
     "Train",
-    "check",
-    "experiment_from",
     "interval",
-    "json_schema",
-    "takes_text",
 ]
 
 NONE = "none"
 """What a preset or an override writes to set a value back to none."""
 
 
+_LONGEST: dict[IntervalUnit, float] = {"steps": 1e10, "epochs": 1e6, "seconds": 1e9, "percent": 100}
+
+
 def _interval(value: Any) -> str | int:
+    rule = "must be a number of steps, or text such as 1 epoch, 10 min or 5 %"
     if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise ValueError("an interval is a number of steps, or text such as '1 epoch', '10 min' or '5 %'")
-    try:
-        parse_interval(value)
-    except InputError as error:
-        raise ValueError(error.message) from error
+        raise ValueError(rule)
+    _within_reason(value, rule)
     return value
 
 
 def _duration(value: Any) -> str:
+    rule = "must be a time with its unit, such as 10 min"
     if not isinstance(value, str):
-        raise ValueError("must be a time with its unit, such as 5 min")
-    _interval(value)
-    unit = parse_interval(value).unit
-    if unit != "seconds":
-        raise ValueError(f"must be a time such as 5 min; for {unit} there is train.{unit}")
+        raise ValueError(rule)
+    time = _within_reason(value, rule)
+    if time.unit in {"steps", "epochs"}:
+        raise ValueError(f"{rule}; for {time.unit} there is train.{time.unit}")
+    if time.unit != "seconds" or time.amount <= 0:
+        raise ValueError(rule)
     return value
+
+
+def _within_reason(value: str | int, rule: str) -> Interval:
+    try:
+        read = parse_interval(value)
+    except InputError as error:
+        raise ValueError(rule) from error
+    if read.amount > _LONGEST[read.unit]:
+        raise ValueError(f"must be at most {Interval(_LONGEST[read.unit], read.unit)}")
+    return read
 
 
 def _accelerator(value: str) -> str:
@@ -152,7 +157,7 @@ class Corpus(_Section):
     """Hub data sets: a commit, tag or branch."""
     validation_fraction: float = Field(default=0.05, gt=0, lt=0.5)
     """Share of the documents held out where there is no validation split."""
-    max_documents: int | None = Field(default=None, ge=1)
+    max_documents: int | None = Field(default=None, ge=1, le=10**12)
     """Read at most so many documents."""
 
 
@@ -167,7 +172,7 @@ class Tokenizer(_Section):
     """The algorithm to train."""
     vocab_size: int = Field(default=10_048, ge=16, le=1_000_000)
     """How many tokens to ask for, specials included."""
-    sample_mb: float | None = Field(default=None, gt=0)
+    sample_mb: float | None = Field(default=None, gt=0, le=1e9)
     """Train on the first so many megabytes (10^6 bytes) of an even sample of the text; none: on all of it."""
     lowercase: bool = False
     """Lower-case the text."""
@@ -180,7 +185,7 @@ class Shards(_Section):
     """Tokens per sequence, specials included."""
     layout: Literal["compact", "published"] = "compact"
     """`compact`: one fixed-length `ids` bytes feature; `published`: int64 `input_ids` and `attention_mask`."""
-    shard_sequences: int = Field(default=8192, ge=1)
+    shard_sequences: int = Field(default=8192, ge=1, le=10**7)
     """Sequences per shard file."""
 
 
@@ -192,43 +197,43 @@ class Model(_Section):
     objective: Literal["masked", "causal"] | None = None
     """Masked or causal language modelling; none: what the architecture is for."""
     layers: int = Field(default=12, ge=1, le=1000)
-    width: int = Field(default=768, ge=8)
+    width: int = Field(default=768, ge=8, le=65_536)
     """Hidden size."""
-    heads: int = Field(default=12, ge=1)
-    feed_forward: int | None = Field(default=None, ge=8)
+    heads: int = Field(default=12, ge=1, le=65_536)
+    feed_forward: int | None = Field(default=None, ge=8, le=1_000_000)
     """Size of the feed-forward layer; none: four times the width."""
-    max_positions: int | None = Field(default=None, ge=8)
+    max_positions: int | None = Field(default=None, ge=8, le=1_000_000)
     """Longest sequence in tokens; none: the sequence length of the shards."""
     dropout: float = Field(default=0.1, ge=0, lt=1)
-    initializer_range: float = Field(default=0.02, gt=0)
+    initializer_range: float = Field(default=0.02, gt=0, le=1000)
     """Standard deviation of the initial weights; about 1/sqrt(width) learns faster in small models."""
 
 
 class Train(_Section):
     """How it is trained. Give one of `steps`, `epochs`, `duration`, and one batch size."""
 
-    steps: int | None = Field(default=None, ge=1)
+    steps: int | None = Field(default=None, ge=1, le=10**10)
     """Optimizer steps in all."""
-    epochs: float | None = Field(default=None, gt=0)
+    epochs: float | None = Field(default=None, gt=0, le=1e6)
     """Passes over the shards."""
     duration: Annotated[str, BeforeValidator(_duration)] | None = None
     """Time to train for, such as `5 min`; turned into steps once, when the speed is known."""
-    global_batch_size: int | None = Field(default=None, ge=1)
+    global_batch_size: int | None = Field(default=None, ge=1, le=10**7)
     """Sequences per optimizer step, over all replicas and accumulated microsteps."""
-    replica_batch_size: int | None = Field(default=None, ge=1)
+    replica_batch_size: int | None = Field(default=None, ge=1, le=10**7)
     """Sequences per replica and microstep; the global batch follows from the device."""
-    accumulation_steps: int = Field(default=1, ge=1)
+    accumulation_steps: int = Field(default=1, ge=1, le=10**6)
     """Microsteps whose gradients are added up before the optimizer steps."""
-    learning_rate: float = Field(default=1e-4, gt=0)
+    learning_rate: float = Field(default=1e-4, gt=0, le=1e30)
     schedule: Literal["linear", "cosine"] = "linear"
     """How the learning rate falls to zero after warm-up."""
     warmup: IntervalText = "5 %"
-    weight_decay: float = Field(default=1e-3, ge=0)
+    weight_decay: float = Field(default=1e-3, ge=0, le=1e30)
     """Decoupled; not on LayerNorm and biases."""
     beta1: float = Field(default=0.9, ge=0, lt=1)
     beta2: float = Field(default=0.999, ge=0, lt=1)
-    epsilon: float = Field(default=1e-8, gt=0)
-    clip_norm: float | None = Field(default=None, gt=0)
+    epsilon: float = Field(default=1e-8, gt=0, le=1)
+    clip_norm: float | None = Field(default=None, gt=0, le=1e30)
     """Largest global gradient norm; none: no clipping."""
     mask_probability: float = Field(default=0.15, gt=0, lt=1)
     """Share of the positions that are predicted."""
@@ -243,9 +248,9 @@ class Train(_Section):
     """Between evaluations."""
     checkpoint_every: IntervalText = "10 min"
     """Between checkpoints."""
-    keep_checkpoints: int = Field(default=3, ge=1)
+    keep_checkpoints: int = Field(default=3, ge=1, le=10**6)
     """The newest so many, and the best."""
-    steps_per_call: int | None = Field(default=None, ge=1)
+    steps_per_call: int | None = Field(default=None, ge=1, le=10**6)
     """Steps in one call of the compiled loop; none: about a second of device time."""
 
 
@@ -259,9 +264,9 @@ class Device(_Section):
     """TPU: `local` on a TPU VM, a node's name, or `grpc://host:port`."""
     zone: str = ""
     project: str = ""
-    replicas: int | None = Field(default=None, ge=1)
+    replicas: int | None = Field(default=None, ge=1, le=1024)
     """CPU: so many virtual replicas (to try what several devices do); none: one. GPU and TPU: all there are."""
-    threads: int | None = Field(default=None, ge=1)
+    threads: int | None = Field(default=None, ge=1, le=4096)
     """CPU: threads for arithmetic; none: all."""
 
 
@@ -322,256 +327,6 @@ class Experiment(_Section):
         return accelerator_devices(self.device.accelerator) if self.device.accelerator else None
 
 
-_Rule: TypeAlias = "Callable[[Experiment], Iterator[Fault]]"
-_RULES: list[tuple[frozenset[str], _Rule]] = []
-"""Rules that no single field can know, each with the paths it reads."""
-
-
-def _reads(*paths: str) -> Callable[[_Rule], _Rule]:
-    def register(rule: _Rule) -> _Rule:
-        _RULES.append((frozenset(paths), rule))
-        return rule
-
-    return register
-
-
-_MASKED_CLASS = re.compile(r"TF\w+ForMaskedLM")
-
-
-@_reads("model.architecture")
-def _architecture_is_known(experiment: Experiment) -> Iterator[Fault]:
-    name = experiment.model.architecture
-    if name not in FAMILIES and not _MASKED_CLASS.fullmatch(name):
-        rule = f"is one of {', '.join(FAMILIES)}, or a TensorFlow class TF…ForMaskedLM of Transformers"
-        yield Fault("model.architecture", rule, repr(name), _nearest(name, FAMILIES))
-
-
-@_reads("model.architecture", "model.objective")
-def _objective_fits_the_architecture(experiment: Experiment) -> Iterator[Fault]:
-    model = experiment.model
-    family = FAMILIES.get(model.architecture)
-    if family is not None and model.objective not in (None, family.objective):
-        rule = f"{model.architecture} is trained with the {family.objective} objective"
-        yield Fault("model.objective", rule, repr(model.objective), "leave it out")
-
-
-@_reads("model.width", "model.heads")
-def _heads_divide_the_width(experiment: Experiment) -> Iterator[Fault]:
-    width, heads = experiment.model.width, experiment.model.heads
-    if width % heads:
-        divisors = [str(n) for n in range(1, min(width, 64) + 1) if width % n == 0]
-        rule = f"must divide model.width ({width})"
-        yield Fault("model.heads", rule, str(heads), f"one of {', '.join(divisors)}")
-
-
-@_reads("shards.sequence_length", "model.max_positions")
-def _sequences_fit_the_positions(experiment: Experiment) -> Iterator[Fault]:
-    length, positions = experiment.shards.sequence_length, experiment.max_positions
-    if length > positions:
-        rule = f"must be at most model.max_positions ({positions})"
-        yield Fault("shards.sequence_length", rule, str(length), "raise model.max_positions or leave it out")
-
-
-@_reads("tokenizer.kind", "tokenizer.source", "tokenizer.vocab_size", "model.architecture")
-def _bytes_fit_the_vocabulary(experiment: Experiment) -> Iterator[Fault]:
-    tokenizer = experiment.tokenizer
-    smallest = 256 + len(experiment.family.specials)
-    if tokenizer.kind == "byte_bpe" and not tokenizer.source and tokenizer.vocab_size < smallest:
-        rule = f"must be at least {smallest} for byte_bpe (256 bytes and the special tokens)"
-        yield Fault("tokenizer.vocab_size", rule, str(tokenizer.vocab_size))
-
-
-@_reads("train.steps", "train.epochs", "train.duration")
-def _one_length(experiment: Experiment) -> Iterator[Fault]:
-    given = _given(experiment.train, "steps", "epochs", "duration")
-    if len(given) != 1:
-        yield Fault("train", "needs exactly one of steps, epochs and duration", " and ".join(given) or "none of them")
-
-
-@_reads("train.global_batch_size", "train.replica_batch_size")
-def _one_batch_size(experiment: Experiment) -> Iterator[Fault]:
-    given = _given(experiment.train, "global_batch_size", "replica_batch_size")
-    if len(given) != 1:
-        rule = "needs exactly one of global_batch_size and replica_batch_size"
-        yield Fault("train", rule, " and ".join(given) or "neither")
-
-
-def _given(train: Train, *names: str) -> list[str]:
-    return [name for name in names if getattr(train, name) is not None]
-
-
-@_reads("train.global_batch_size", "train.accumulation_steps", "device.replicas", "device.accelerator")
-def _batch_divides_evenly(experiment: Experiment) -> Iterator[Fault]:
-    train, device = experiment.train, experiment.planned_device
-    replicas = experiment.device.replicas or (device[1] if device else 1)
-    parts = train.accumulation_steps * replicas
-    if train.global_batch_size is not None and train.global_batch_size % parts:
-        rule = f"must be a multiple of replicas x accumulation_steps ({replicas} x {train.accumulation_steps})"
-        yield Fault("train.global_batch_size", rule, str(train.global_batch_size))
-
-
-@_reads("train.warmup", "train.steps")
-def _warmup_ends(experiment: Experiment) -> Iterator[Fault]:
-    warmup, steps = interval(experiment.train.warmup), experiment.train.steps
-    too_long = warmup.unit == "percent" and warmup.amount > 100
-    if too_long or (warmup.unit == "steps" and steps is not None and warmup.amount > steps):
-        yield Fault("train.warmup", "must be at most the whole run", repr(experiment.train.warmup))
-
-
-@_reads("device.kind", "device.accelerator", "device.name", "device.zone", "device.project", "device.replicas")
-def _device_keys_fit_its_kind(experiment: Experiment) -> Iterator[Fault]:
-    device = experiment.device
-    if device.kind in {"cpu", "gpu"}:
-        for key in ("accelerator", "name", "zone", "project"):
-            if getattr(device, key):
-                yield Fault(f"device.{key}", "is for a TPU", repr(getattr(device, key)), f"the kind is {device.kind}")
-    if device.kind in {"gpu", "tpu"} and device.replicas is not None:
-        yield Fault(
-            "device.replicas", f"is for a CPU; a {device.kind.upper()} uses all there are", str(device.replicas)
-        )
-
-
-@_reads("samples.texts", "model.architecture", "model.objective")
-def _samples_have_a_mask(experiment: Experiment) -> Iterator[Fault]:
-    for index, text in enumerate(experiment.samples.texts):
-        if experiment.objective == "masked" and "<mask>" not in text:
-            yield Fault(f"samples.texts.{index}", "needs a <mask> to fill", repr(text))
-
-
-def _across_fields(experiment: Experiment, wrong: frozenset[str] = frozenset()) -> list[Fault]:
-    """What the rules across fields find, but for those that read something at, above or below a `wrong` path."""
-
-    def readable(path: str) -> bool:
-        return not any(f"{path}.".startswith(f"{bad}.") or bad.startswith(f"{path}.") for bad in wrong)
-
-    return [fault for paths, rule in _RULES if all(map(readable, paths)) for fault in rule(experiment)]
-
-
-def _nearest(word: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f"did you mean {close[0]}?" if close else ""
-
-
-def _fields_at(path: tuple[str | int, ...]) -> dict[str, FieldInfo]:
-    """The fields of the section at this path; empty where there is no section."""
-    section: Any = Experiment
-    for part in path:
-        fields = getattr(section, "model_fields", {})
-        section = fields[part].annotation if part in fields else None
-    return dict(getattr(section, "model_fields", {}))
-
-
-def takes_text(path: str) -> bool:
-    """Whether the field at a dotted path holds plain text, so that ``123`` means the text and not the number."""
-    *parents, last = path.split(".")
-    field = _fields_at(tuple(parents)).get(last)
-    return field is not None and field.annotation is str
-
-
-def _hint_for_unknown(keys: tuple[str | int, ...]) -> str:
-    """The same key in another section; else the nearest key of its own section; else what is known here."""
-    *parents, last = keys
-    here = _fields_at(tuple(parents))
-    elsewhere = [section for section in Experiment.model_fields if last in _fields_at((section,))]
-    if elsewhere:
-        return f"did you mean {elsewhere[0]}.{last}?"
-    return _nearest(str(last), here) or f"known: {', '.join(here)}"
-
-
-_PLAIN_WORDS = {
-    "bool_type": "must be true or false",
-    "float_type": "must be a number",
-    "int_type": "must be a whole number",
-    "model_type": "must be a section",
-    "string_type": "must be text",
-    "tuple_type": "must be a list",
-}
-"""Pydantic's error types whose own words speak of Python."""
-
-
-def _faults(error: ValidationError) -> list[Fault]:
-    faults: dict[str, Fault] = {}
-    for item in error.errors(include_url=False):
-        keys = _keys(item["loc"])
-        path = ".".join(map(str, keys))
-        if item["type"] == "extra_forbidden":
-            fault = Fault(path, "is not a known key", "", _hint_for_unknown(keys))
-        else:
-            said = item["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-            rule = _PLAIN_WORDS.get(item["type"], said)
-            fault = Fault(path, rule, "" if ", got " in rule else repr(item["input"])[:80])
-        faults.setdefault(path, fault)
-    return list(faults.values())
-
-
-def _keys(location: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """Where a fault is, as keys of the file: up to the first part that only names the member of a union."""
-    depth = 0
-    while depth < len(location) and (depth == 0 or _fields_at(location[:depth]) or isinstance(location[depth], int)):
-        depth += 1
-    return location[:depth]
-
-
-def _without(data: Mapping[str, Any], path: list[str]) -> dict[str, Any]:
-    """Nested data without the value at this path; where a list holds it, without the list."""
-    key, *below = path
-    rest = {name: value for name, value in data.items() if name != key}
-    if below and isinstance(data.get(key), Mapping):
-        rest[key] = _without(data[key], below)
-    return rest
-
-
-def check(data: Mapping[str, Any]) -> tuple[Experiment | None, list[Fault]]:
-    """Validate plain data: the experiment where it is whole, and every fault where it is not."""
-    try:
-        experiment = Experiment.model_validate(data)
-    except ValidationError as error:
-        faults = _faults(error)
-        wrong = frozenset(fault.path for fault in faults)
-        return None, faults + _across_the_rest(data, wrong)
-    faults = _across_fields(experiment)
-    return (None if faults else experiment), faults
-
-
-def _across_the_rest(data: Mapping[str, Any], wrong: frozenset[str]) -> list[Fault]:
-    """The rules across fields, applied to what is left when the values at fault are taken out."""
-    for path in wrong:
-        data = _without(data, path.split("."))
-    try:
-        return _across_fields(Experiment.model_validate(data), wrong)
-    except ValidationError:  # a quoted key with a dot in it cannot be taken out by its path
-        return []
-
-
-def experiment_from(data: Mapping[str, Any], *, source: str = "") -> Experiment:
-    """Validate plain data; raises :class:`PresetError` with every fault."""
-    experiment, faults = check(data)
-    if experiment is None:
-        raise PresetError(faults, source=source)
-    return experiment
-
-
 def interval(value: str | int) -> Interval:
     """A validated interval field as an :class:`~tpudeck.units.Interval`."""
     return parse_interval(value)
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON schema of a preset file, for editors: every section may be partial, and `extends` names another preset.
-
-    It describes what TOML can hold, so none is the text ``"none"``.
-    """
-    schema: dict[str, Any] = _none_as_text(Experiment.model_json_schema())
-    extends = {"type": "string", "description": "The preset this one starts from."}
-    schema["properties"] = {"extends": extends} | schema["properties"]
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema | {"title": "tpudeck preset"}
-
-
-def _none_as_text(node: Any) -> Any:
-    if isinstance(node, list):
-        return [_none_as_text(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    if node == {"type": "null"}:
-        return {"const": NONE}
-    return {key: _none_as_text(value) for key, value in node.items() if not (key == "default" and value is None)}

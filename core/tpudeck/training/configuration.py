@@ -54,7 +54,7 @@ def model_class(architecture: str) -> Any:
     if found is None or not hasattr(found, "config_class"):
         fault = Fault(
             "model.architecture",
-            f"is a TensorFlow class of Transformers {transformers.__version__}",
+            f"must be a TensorFlow class of Transformers {transformers.__version__}",
             repr(architecture),
             f"one of {', '.join(FAMILIES)} always works",
         )
