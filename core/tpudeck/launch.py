@@ -71,7 +71,7 @@ def create(
     experiment: Experiment,
     *,
     home: Home,
-    name: str = "",
+    name: str | None = None,
     preset: str = "",
     argv: Sequence[str] = (),
     tags: Sequence[str] = (),
@@ -80,16 +80,16 @@ def create(
 ) -> Path:
     """Write a new run folder, whole or not at all; nothing is started."""
     from tpudeck.alerts import check_target
-    from tpudeck.doctor import refuse_what_cannot_work
+    from tpudeck.doctor import refuse_what_cannot_start
     from tpudeck.presets import to_toml
 
     for target in options.notify if options else ():
         check_target(target, home)
-    _check_corpus(experiment)
     if options and options.mirror and not is_bucket(options.mirror):
         raise InputError(f"a run is mirrored to gs://BUCKET/PREFIX, got {options.mirror!r}")
-    refuse_what_cannot_work(experiment)
-    name = check_name(name or experiment.name)
+    _check_sources(experiment)
+    refuse_what_cannot_start(experiment)
+    name = check_name(experiment.name if name is None else name)
     now = time.time()
     run_id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{name}-{secrets.token_hex(2)}"
     about = {"format_version": FORMAT_VERSION, "id": run_id, "name": name, "preset": preset, "created": now}
@@ -119,12 +119,18 @@ def check_name(name: str) -> str:
     return name
 
 
-def _check_corpus(experiment: Experiment) -> None:
-    """Raise for a corpus that is plainly not there; one on the Hub is looked up by the run."""
+def _check_sources(experiment: Experiment) -> None:
+    """Raise for text that cannot be read and for a tokenizer that will not do; what is far away is left to the run."""
     from tpudeck.corpus import open_corpus
+    from tpudeck.tokenizer import existing
 
-    if not experiment.corpus.source.startswith("hub:"):
-        open_corpus(experiment.corpus, "train")
+    corpus, tokenizer = experiment.corpus.source, experiment.tokenizer.source
+    if not corpus.startswith("hub:"):
+        documents = open_corpus(experiment.corpus, "train")
+        if not is_bucket(corpus) and corpus != "builtin":
+            next(iter(documents))  # says why where there is no text, or no such column
+    if tokenizer and not tokenizer.startswith("hub:"):
+        existing.adopt(existing.fetch(tokenizer, ""), experiment.objective, name=tokenizer)
 
 
 def _device_key(experiment: Experiment) -> str:
@@ -231,13 +237,16 @@ def start(folder: Path) -> int:
 
 def resume(folder: Path) -> int:
     """Go on with a run that ended before it was finished, as a new attempt."""
+    from tpudeck.doctor import refuse_while_held
     from tpudeck.mirror import is_followed
+    from tpudeck.presets import load_experiment
 
     if is_followed(folder):
         raise InputError(
             f"{folder.name} is only followed here: its checkpoints are in the bucket",
             hint="tpudeck runs pull brings them, once the run has ended where it was",
         )
+    refuse_while_held(load_experiment(folder / "experiment.toml"))
     lock = _take(folder)
     try:
         if RunFiles.read(folder).status.get("status") == "finished":

@@ -81,14 +81,24 @@ def devices() -> list[str]:
 
 
 def holder(device: str) -> str:
-    """Which run has a device, for people to read; empty where it is free."""
+    """Which run, or other process, has a device, for people to read; empty where it is free."""
     path = _folder() / f"{device}.lock"
     if not locks.held(path):
-        return ""
+        return _stranger(device)
     try:
         return str(read_json(path)["run"])
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
         return "another run"
+
+
+def _stranger(device: str) -> str:
+    """A process that has this machine's TPU without its lock: two on one chip would end both."""
+    if device != "tpu":
+        return ""
+    from tpudeck.doctor import tpu_holders
+
+    holders = tpu_holders()
+    return f"process {holders[0].pid}: {holders[0].command}" if holders else ""
 
 
 class Ticket:
@@ -123,6 +133,9 @@ class Ticket:
 def take(device: str, folder: Path) -> int | None:
     """A device for a run, where it is free."""
     lock = locks.acquire(_folder() / f"{device}.lock", mode=0o666, tries=1)
+    if lock is not None and _stranger(device):
+        locks.release(lock)
+        return None
     if lock is not None:
         os.truncate(lock, 0)
         os.pwrite(lock, orjson.dumps({"run": folder.name, "folder": str(folder), "process": os.getpid()}), 0)

@@ -270,6 +270,40 @@ def test_what_cannot_work_on_a_tpu_is_refused_with_the_reason(
     assert caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("versions", "device", "words"),
+    [
+        (GOOD, {"kind": "tpu"}, "this machine has no TPU, got device.kind = tpu"),
+        (TPU, {"kind": "auto"}, "this machine has no TPU, and the TensorFlow that is installed is built for one"),
+        (GOOD, {"kind": "gpu"}, "this machine has no GPU, got device.kind = gpu"),
+    ],
+)
+def test_a_device_that_is_not_there_is_refused_in_plain_words(
+    here: Surroundings, versions: dict[str, str], device: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        refuse_what_cannot_work(experiment(**device), replace(here, versions=versions))
+    assert caught.value.hint
+
+
+def test_a_container_that_hides_the_bus_is_believed_to_have_the_tpu_that_its_host_speaks_of(here: Surroundings) -> None:
+    environ = {**here.environ, "TPU_ACCELERATOR_TYPE": "v5litepod-1"}
+    refuse_what_cannot_work(experiment(kind="tpu"), replace(here, versions=TPU, environ=environ))
+
+
+def test_a_gpu_with_a_device_file_is_refused_nothing_unless_it_is_hidden(here: Surroundings) -> None:
+    (here.root / "dev" / "nvidia0").touch()
+    refuse_what_cannot_work(experiment(kind="gpu"), here)
+    with pytest.raises(InputError, match="CUDA_VISIBLE_DEVICES=-1 hides every GPU"):
+        refuse_what_cannot_work(experiment(kind="gpu"), replace(here, environ={"CUDA_VISIBLE_DEVICES": "-1"}))
+
+
+def test_without_tensorflow_nothing_is_started(here: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "tf_keras" else object())
+    with pytest.raises(InputError, match="training needs tf-keras, which is not installed"):
+        refuse_what_cannot_work(experiment(kind="cpu"), here)
+
+
 def test_a_chip_that_tensorflow_does_not_run_on_is_refused(here: Surroundings) -> None:
     with pytest.raises(InputError, match="does not run on 7x"):
         refuse_what_cannot_work(experiment(kind="tpu"), with_chips(replace(here, versions=TPU), device="0x0076"))

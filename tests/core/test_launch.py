@@ -46,6 +46,30 @@ def test_a_name_that_could_be_a_path_is_refused(home: Home, name: str) -> None:
         launch.check_name(name)
 
 
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("tokenizer.source=nowhere", "there is no tokenizer nowhere"),
+        ("tokenizer.source=.", "tokenizer.json"),
+        ("corpus.source=nowhere.txt", "nowhere.txt"),
+        ("corpus.source=empty.txt", "holds no text"),
+        ("corpus.source=rows.jsonl", "rows.jsonl has no column 'text'"),
+        ("device.kind=tpu", "this machine has no TPU"),
+        ("device.kind=gpu", "GPU"),
+    ],
+)
+def test_what_can_be_known_at_once_is_refused_and_nothing_is_written(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, override: str, words: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    monkeypatch.chdir(tmp_path)
+    Path("empty.txt").touch()
+    Path("rows.jsonl").write_text('{"words": "other"}\n')
+    with pytest.raises(InputError, match=words):
+        launch.create(resolve("quickstart", home=home, overrides=[override]).experiment, home=home)
+    assert not home.runs.exists()
+
+
 def test_web_addresses_are_left_out_of_the_recorded_command(home: Home) -> None:
     folder = launch.create(
         resolve("quickstart", home=home).experiment,

@@ -11,8 +11,13 @@ import pytest
 
 from fakes import runs
 from tpudeck import launch, queue
+from tpudeck.chips import CHIPS
 from tpudeck.config import Home
+from tpudeck.devices.inventory import Holder, InstalledChip
+from tpudeck.doctor import Surroundings
+from tpudeck.errors import RetryLaterError
 from tpudeck.presets import resolve
+from tpudeck.runs import locks
 from tpudeck.runs.meta import change_meta
 from tpudeck.runs.reader import RunReader
 from tpudeck.storage import read_json, write_json
@@ -40,6 +45,13 @@ def busy(home: Home) -> Path:
     folder = runs.begin(home, steps=1_000_000, step_s=0.01, name="busy")
     runs.at_step(folder, 1)
     return folder
+
+
+def with_holders(monkeypatch: pytest.MonkeyPatch, *holders: Holder) -> None:
+    """A TPU in this machine, and who has it open, for this process."""
+    chip = InstalledChip("0000:00:04.0", CHIPS["v5e"], "/dev/vfio/0")
+    monkeypatch.setattr(Surroundings, "chips", lambda _: [chip])
+    monkeypatch.setattr(Surroundings, "holders", lambda _: (list(holders), 0))
 
 
 def order_of_start(folders: list[Path]) -> list[Path]:
@@ -122,8 +134,9 @@ def test_a_run_whose_supervisor_is_killed_waiting_is_started_again_in_its_place(
     assert order_of_start(waiting) == waiting
 
 
-def test_a_run_on_another_device_does_not_wait(home: Home) -> None:
+def test_a_run_on_another_device_does_not_wait(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     busy(home)
+    with_holders(monkeypatch)
     experiment = resolve("quickstart", home=home, overrides=["train.steps=3", "device.kind=tpu"]).experiment
     folder = launch.create(experiment, home=home)
     write_json(folder / "fake.json", {})
@@ -139,7 +152,10 @@ def test_without_queue_a_run_shares_the_cpu(home: Home) -> None:
     assert runs.ended(folder).summary.status == "finished"
 
 
-def test_without_queue_a_busy_accelerator_is_an_error_to_try_again_later(home: Home) -> None:
+def test_without_queue_a_busy_accelerator_is_an_error_to_try_again_later(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_holders(monkeypatch)
     folders = []
     for options in (launch.Options(), launch.Options(queue=False)):
         experiment = resolve("quickstart", home=home, overrides=["train.steps=10000", "device.kind=tpu"]).experiment
@@ -151,6 +167,41 @@ def test_without_queue_a_busy_accelerator_is_an_error_to_try_again_later(home: H
     summary = runs.ended(folders[1]).summary
     assert (summary.status, summary.exit_code) == ("failed", 3)
     assert folders[0].name in summary.error
+
+
+def test_a_tpu_that_a_stranger_has_open_is_not_taken_and_its_process_is_named(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = runs.make(home, steps=3)
+    with_holders(monkeypatch, Holder(4711, "python train.py", "/dev/vfio/0"))
+    with queue.waiting("tpu", folder) as ticket:
+        assert ticket.try_to_take() is None
+        assert ticket.evidence == "tpu is used by process 4711: python train.py"
+        with_holders(monkeypatch)
+        lock = ticket.try_to_take()
+    assert lock is not None
+    locks.release(lock)
+
+
+def test_a_launch_on_a_tpu_that_a_stranger_has_open_is_refused_and_writes_nothing(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = resolve("quickstart", home=home, overrides=["device.kind=tpu"]).experiment
+    with_holders(monkeypatch, Holder(4711, "python train.py", "/dev/vfio/0"))
+    with pytest.raises(RetryLaterError, match=r"process 4711 holds the TPU: python train\.py"):
+        launch.create(experiment, home=home)
+    assert not home.runs.exists()
+    with_holders(monkeypatch, Holder(4712, "python -m tpudeck.training train /runs/a", "/dev/vfio/0"))
+    assert launch.create(experiment, home=home).is_dir()  # it waits for that run
+
+
+def test_a_resume_on_a_tpu_that_a_stranger_has_open_is_refused(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_holders(monkeypatch)
+    folder = launch.create(resolve("quickstart", home=home, overrides=["device.kind=tpu"]).experiment, home=home)
+    with_holders(monkeypatch, Holder(4711, "python train.py", "/dev/vfio/0"))
+    with pytest.raises(RetryLaterError, match="process 4711"):
+        launch.resume(folder)
+    with_holders(monkeypatch)
 
 
 def test_a_dead_ticket_of_a_run_that_does_not_wait_is_thrown_away(home: Home) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tpudeck.runs.reader import RunSnapshot
 
 SET = typer.Option([], "--set", metavar="KEY=VALUE", help="Change a value of the preset, e.g. train.steps=50.")
-NAME = typer.Option("", "--name", help="What to call the run.")
+NAME = typer.Option(None, "--name", help="What to call the run; without, as the preset.")
 TAG = typer.Option([], "--tag", help="A tag; may be given more than once.")
 JSON = typer.Option(False, "--json", help="Print what happens as lines of JSON; the last is the run itself.")
 DETACH = typer.Option(False, "--detach", "-d", help="Start it and return; tpudeck runs watch attaches.")

@@ -16,7 +16,12 @@ Nothing here imports TensorFlow, touches a chip, or loads libtpu.
 from tpudeck.doctor.examination import examine
 from tpudeck.doctor.explanations import Explanation, explain
 from tpudeck.doctor.findings import Finding
-from tpudeck.doctor.refusals import refuse_what_cannot_start, refuse_what_cannot_work, refuse_while_held
+from tpudeck.doctor.refusals import (
+    refuse_what_cannot_start,
+    refuse_what_cannot_work,
+    refuse_while_held,
+    tpu_holders,
+)
 from tpudeck.doctor.surroundings import Surroundings
 
 __all__ = [
@@ -28,4 +33,5 @@ __all__ = [
     "refuse_what_cannot_start",
     "refuse_what_cannot_work",
     "refuse_while_held",
+    "tpu_holders",
 ]

@@ -6,8 +6,10 @@ lost its TPU trains on the CPU and says nothing.
 
 from __future__ import annotations
 
+import importlib.util
 from typing import TYPE_CHECKING
 
+from tpudeck.devices.inventory import Holder
 from tpudeck.doctor.environment import package_faults
 from tpudeck.doctor.surroundings import Surroundings
 from tpudeck.errors import InputError, RetryLaterError
@@ -15,10 +17,14 @@ from tpudeck.errors import InputError, RetryLaterError
 if TYPE_CHECKING:
     from tpudeck.presets import Experiment
 
-__all__ = ["refuse_what_cannot_start", "refuse_what_cannot_work", "refuse_while_held"]
+__all__ = ["refuse_what_cannot_start", "refuse_what_cannot_work", "refuse_while_held", "tpu_holders"]
 
 _LARGEST_HOST = {"v2": 8, "v3": 8, "v4": 4, "v5e": 8, "v5p": 4, "v6e": 8}
 """Devices of the largest slice that has a single host."""
+_TPU_HOST = ("TPU_ACCELERATOR_TYPE", "TPU_WORKER_", "COLAB_TPU")
+"""How the variables begin that a host with a TPU sets, also where a container hides the bus."""
+_RUN = "tpudeck.training"
+"""What the command line of a run's training says."""
 
 
 def refuse_what_cannot_start(experiment: Experiment, here: Surroundings | None = None) -> None:
@@ -31,11 +37,15 @@ def refuse_what_cannot_start(experiment: Experiment, here: Surroundings | None =
 def refuse_what_cannot_work(experiment: Experiment, here: Surroundings | None = None) -> None:
     """Raise :class:`InputError` where this experiment can never run on this machine."""
     surroundings = here or Surroundings()
+    _refuse_without_tensorflow()
+    if experiment.device.kind == "gpu":
+        _refuse_without_gpu(surroundings)
     if not _wants_tpu(experiment, surroundings):
         return
     for fault in package_faults(surroundings.versions):
         raise InputError(fault.message, hint=fault.fix)
     _refuse_elsewhere(experiment, surroundings)
+    _refuse_without_tpu(experiment, surroundings)
     _refuse_several_hosts(experiment)
     for found in surroundings.chips():
         if found.chip is not None and not found.chip.tensorflow:
@@ -43,20 +53,69 @@ def refuse_what_cannot_work(experiment: Experiment, here: Surroundings | None = 
 
 
 def refuse_while_held(experiment: Experiment, here: Surroundings | None = None) -> None:
-    """Raise :class:`RetryLaterError` while another process holds the TPU that this experiment wants."""
+    """Raise :class:`RetryLaterError` while a process that is no run holds the TPU that this experiment wants.
+
+    Runs wait for each other in the queue.
+    """
     surroundings = here or Surroundings()
-    files = {found.device_file for found in surroundings.chips()}
-    if not files or not _wants_tpu(experiment, surroundings):
+    if not _wants_tpu(experiment, surroundings):
         return
-    for holder in surroundings.holders()[0]:
-        if holder.device_file in files:
+    for holder in tpu_holders(surroundings):
+        if _RUN not in holder.command:
             hint = f"wait for it, or stop it: kill {holder.pid}"
             raise RetryLaterError(f"process {holder.pid} holds the TPU: {holder.command}", hint=hint)
 
 
+def tpu_holders(here: Surroundings | None = None) -> list[Holder]:
+    """The processes that have a TPU chip of this machine open, as far as this user may see them."""
+    surroundings = here or Surroundings()
+    files = {found.device_file for found in surroundings.chips()}
+    return [holder for holder in surroundings.holders()[0] if holder.device_file in files] if files else []
+
+
 def _wants_tpu(experiment: Experiment, here: Surroundings) -> bool:
+    """Whether training will ask TensorFlow for a TPU: a build for TPUs always does, unless told otherwise."""
     kind = experiment.device.kind
-    return kind == "tpu" or (kind == "auto" and "tensorflow-tpu" in here.versions and bool(here.chips()))
+    built_for_it = "tensorflow-tpu" in here.versions and here.environ.get("TPU_LOAD_LIBRARY") != "0"
+    return kind == "tpu" or (kind == "auto" and built_for_it)
+
+
+def _refuse_without_tensorflow() -> None:
+    for module, package in (("tensorflow", "TensorFlow"), ("tf_keras", "tf-keras")):
+        if importlib.util.find_spec(module) is None:
+            raise InputError(
+                f"training needs {package}, which is not installed",
+                hint='pip install "tpudeck[cpu]" or "tpudeck[gpu]"; for a TPU see docs/tpu.md',
+            )
+
+
+def _refuse_without_tpu(experiment: Experiment, here: Surroundings) -> None:
+    """Where nothing speaks for a TPU: no chip on the bus, no device file, and no word from the host."""
+    told = any(name.startswith(_TPU_HOST) for name in here.environ)
+    if here.chips() or told or any((here.root / "dev").glob("accel*")):
+        return
+    if experiment.device.kind == "auto":
+        raise InputError(
+            "this machine has no TPU, and the TensorFlow that is installed is built for one",
+            hint="set device.kind to cpu, or go to a TPU VM: docs/tpu.md",
+        )
+    raise InputError(
+        "this machine has no TPU, got device.kind = tpu",
+        hint="set device.kind to auto, or start tpudeck on a TPU VM: docs/tpu.md",
+    )
+
+
+def _refuse_without_gpu(here: Surroundings) -> None:
+    """Where nothing speaks for a GPU; a system without ``/proc`` is not judged."""
+    hidden = here.environ.get("CUDA_VISIBLE_DEVICES")
+    if hidden in {"", "-1"}:
+        raise InputError(f"CUDA_VISIBLE_DEVICES={hidden} hides every GPU, got device.kind = gpu", hint="unset it")
+    devices = ("nvidia[0-9]*", "dxg", "kfd")  # NVIDIA's, Windows' for its Linux, AMD's
+    if (here.root / "proc").is_dir() and not any(any((here.root / "dev").glob(name)) for name in devices):
+        raise InputError(
+            "this machine has no GPU, got device.kind = gpu",
+            hint="set device.kind to auto or cpu; where there is one, install its driver",
+        )
 
 
 def _refuse_elsewhere(experiment: Experiment, here: Surroundings) -> None:

@@ -141,7 +141,7 @@ class LaunchDialog(Dialog[Path]):
         try:
             experiment = resolve(self._draft.preset, home=self._home, overrides=self._overrides()).experiment
             folder = launch.create(
-                experiment, home=self._home, name=self._run_name, preset=self._draft.preset, tags=self._run_tags,
+                experiment, home=self._home, name=self._run_name or None, preset=self._draft.preset, tags=self._run_tags,
                 argv=self._command().split(),
             )  # fmt: skip
             launch.start(folder)
