@@ -35,6 +35,11 @@ TEXTS = [
         "v2-alpha",
     ),
     ("NotFoundError: No TPU_SYSTEM device found in the cluster", "sees no TPU", "which of the three"),
+    (
+        "No OpKernel was registered to support Op 'ConfigureDistributedTPU' used by {{node ConfigureDistributedTPU}}",
+        "sees no TPU",
+        "which of the three",
+    ),
     ("RuntimeError: TPUs not found in the cluster. Failed in initialization", "sees no TPU", "which of the three"),
     ("ValueError: Please provide a TPU Name to connect to.", "no TPU was named", "device.name = local"),
     (

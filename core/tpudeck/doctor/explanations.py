@@ -80,7 +80,7 @@ KNOWN: tuple[_Known, ...] = (
         "v5e v2-alpha-tpuv5-lite, older tpu-ubuntu2204-base",
     ),
     _known(
-        r"No TPU_SYSTEM device found|TPUs not found in the cluster",
+        r"No TPU_SYSTEM device found|TPUs not found in the cluster|ConfigureDistributedTPU",
         "TensorFlow sees no TPU: this is no TPU host, it is a build without TPU support, or libtpu was not loaded",
         "`tpudeck doctor` says which of the three",
     ),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import tensorflow as tf
 
+from tpudeck.doctor import explain
 from tpudeck.errors import InputError, RetryLaterError
 from tpudeck.training.noise import quieted
 
@@ -136,4 +137,6 @@ def _tpu_error(name: str, error: Exception) -> InputError | RetryLaterError:
     text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     if "already in use" in text or "lockfile" in text:
         return RetryLaterError(f"the TPU is taken: {text}", hint="`tpudeck doctor` says by whom")
+    for known in explain(text):
+        return InputError(f"the TPU {name!r} cannot be used: {known.cause}", hint=known.fix)
     return InputError(f"the TPU {name!r} cannot be used: {text}", hint="`tpudeck doctor` explains; see docs/tpu.md")
