@@ -23,9 +23,9 @@ def screen_text(app: App[None]) -> str:
     return "\n".join(lines)
 
 
-async def until(pilot: Pilot[None], holds: str | Callable[[str], bool]) -> str:
+async def until(pilot: Pilot[None], holds: str | Callable[[str], bool], *, within_s: float = 5.0) -> str:
     """Wait until the screen says something; answers with all it says."""
-    for _ in range(250):
+    for _ in range(round(within_s * 50)):
         await pilot.pause(0.02)
         text = screen_text(pilot.app)
         if holds in text if isinstance(holds, str) else holds(text):

@@ -6,7 +6,7 @@ neither numpy (85 ms) nor pydantic (65 ms).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
@@ -27,8 +27,12 @@ from tpudeck_tui.watcher import Watcher
 
 if TYPE_CHECKING:
     from tpudeck.runs.summary import RunSummary
+    from tpudeck_tui.commands import Command
 
 __all__ = ["Deck"]
+
+_COMMANDS_S = 0.25
+"""Time between two looks at commands, where there are any."""
 
 _SCREENS = {
     "runs": ("tpudeck_tui.screens.runs", "RunsScreen"),
@@ -60,6 +64,7 @@ class Deck(Looks):
         *(Binding(key, f"app.switch_mode('{mode}')", title, id=f"app.{mode}", show=False) for key, mode, title in TABS),
         Binding("question_mark,f1", "help", "Keys", key_display="?", id="app.help", show=False),
         Binding("q,ctrl+q", "leave", "Leave (runs go on)", key_display="q", id="app.quit", show=False),
+        Binding("w", "commands", "What is at work beside", id="app.commands", show=False),
         Binding("f9", "save_screen", "Picture of the screen (SVG)", id="app.picture", show=False),
     ]
 
@@ -79,6 +84,8 @@ class Deck(Looks):
         """The run that Live shows."""
         self.compared: tuple[Path, ...] = ()
         """The runs that Compare shows."""
+        self.commands: list[Command] = []
+        """Those that nobody waits for: what comes of them is told."""
         self.watcher = Watcher(home, self.post_message, refresh_s=refresh_s or self.settings.refresh)
 
     def get_default_screen(self) -> Screen[Any]:
@@ -87,6 +94,7 @@ class Deck(Looks):
     def on_mount(self) -> None:
         self.set_keymap(self.settings.keys)
         self.watcher.start()
+        self._commands_timer = self.set_interval(_COMMANDS_S, self._look_at_commands, pause=True)
         if self.settings.problem:
             self.set_timer(0.1, partial(self.say, self.settings.problem, severity="warning"))
 
@@ -98,7 +106,7 @@ class Deck(Looks):
     def on_runs_listed(self, message: RunsListed) -> None:
         self.runs = message.runs
         self._deliver(lambda screen: screen.show_runs(self.runs))
-        self._deliver(DeckScreen.refresh_bars)
+        self._on_screens(DeckScreen.refresh_bars)
 
     def on_run_read(self, message: RunRead) -> None:
         self._deliver(lambda screen: screen.show_run(message.folder, message.seen))
@@ -107,8 +115,12 @@ class Deck(Looks):
         self._deliver(lambda screen: screen.show_vanished(message.folder, message.reason))
 
     def _deliver(self, show: Callable[[DeckScreen], None]) -> None:
-        """Give news to the screen that is seen, also behind a dialog, and say that it was taken in."""
+        """Give news to the screen that is seen, and say that it was taken in."""
         self.watcher.taken()
+        self._on_screens(show)
+
+    def _on_screens(self, show: Callable[[DeckScreen], None]) -> None:
+        """Do it to the screen that is seen, also behind a dialog."""
         for screen in self.screen_stack:
             if isinstance(screen, DeckScreen):
                 with suppress(NoMatches):  # a screen that is just being taken down shows nothing any more
@@ -121,6 +133,53 @@ class Deck(Looks):
     def follow(self, folders: Iterable[Path]) -> None:
         """Have these runs read in full."""
         self.watcher.follow(folders)
+
+    # Commands beside the console.
+
+    def begin_command(self, words: Sequence[str], *, title: str) -> None:
+        """Start a command, and tell what comes of it."""
+        if (command := self._started(words, title)) is not None:
+            self.let_go(command)
+            self.say(f"{title}: begun. w shows what is at work")
+
+    def watch_command(self, words: Sequence[str], *, title: str) -> None:
+        """Start a command, and show what it prints."""
+        from tpudeck_tui.screens.work import CommandDialog
+
+        if (command := self._started(words, title)) is not None:
+            self.push_screen(CommandDialog(command))
+
+    def _started(self, words: Sequence[str], title: str) -> Command | None:
+        from tpudeck_tui.commands import Command
+
+        try:
+            return Command(words, home=self.home, title=title)
+        except OSError as error:
+            self.tell(error)
+            return None
+
+    def let_go(self, command: Command) -> None:
+        """Nobody waits for it any more."""
+        self.commands.append(command)
+        self._commands_timer.resume()
+        self._on_screens(DeckScreen.refresh_bars)
+
+    def _look_at_commands(self) -> None:
+        """Tell of those that have ended."""
+        ended = [command for command in self.commands if not command.running()]
+        self.commands = [command for command in self.commands if command not in ended]
+        for command in ended:
+            if command.stopping:
+                self.say(f"{command.title}: stopped", severity="warning")
+            elif (problem := command.problem()) is not None:
+                self.say(f"{command.title}: {problem.show()}", severity="error")
+            else:
+                self.say(f"{command.title}: {(command.output() or command.said() or ['done'])[-1]}")
+        if ended:
+            self.watcher.look_now()
+            self._on_screens(DeckScreen.refresh_bars)
+        if not self.commands:
+            self._commands_timer.pause()
 
     # What screens share.
 
@@ -147,6 +206,7 @@ class Deck(Looks):
         """What the top line says at its right."""
         live = sum(run.live for run in self.runs)
         found = [("read-only", "warning")] if self.readonly else []
+        found += [(f"{len(self.commands)} at work", "accent")] if self.commands else []
         found += [(f"{live} running", "key")] if live else []
         return (
             *found,
@@ -161,10 +221,19 @@ class Deck(Looks):
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen(self.screen))
 
+    def action_commands(self) -> None:
+        from tpudeck_tui.screens.work import CommandsDialog
+
+        if not isinstance(self.screen, CommandsDialog):
+            self.push_screen(CommandsDialog())
+
     def action_leave(self) -> None:
-        live = sum(run.live for run in self.runs)
-        going_on = f"{live} run{'s go' if live > 1 else ' goes'} on without the console. " if live else ""
-        self.exit(message=f"{going_on}`tpudeck` opens it again, `tpudeck runs list` shows the runs." if live else None)
+        live, beside = sum(run.live for run in self.runs), len(self.commands)
+        going_on = [f"{live} run{'s' if live > 1 else ''}"] if live else []
+        going_on += [f"{beside} command{'s' if beside > 1 else ''}"] if beside else []
+        goes = "goes" if live + beside == 1 else "go"
+        said = f"{' and '.join(going_on)} {goes} on without the console. `tpudeck` opens it again."
+        self.exit(message=f"{said} `tpudeck runs list` shows the runs." if going_on else None)
 
     def action_save_screen(self) -> None:
         folder = self.home.root / "exports"

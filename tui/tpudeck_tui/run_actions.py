@@ -7,22 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import BindingType
-from textual.screen import Screen
 
 from tpudeck.errors import TpudeckError
+from tpudeck_tui.model_actions import ModelActions
 from tpudeck_tui.screens.base import shown
 
 if TYPE_CHECKING:
     from tpudeck.runs.summary import RunSummary
-    from tpudeck_tui.app import Deck
 
 __all__ = ["RunActions"]
 
 
-class RunActions(Screen[None]):
-    """Stop, resume, tag, note, copy, archive, delete; subclasses say which runs are meant."""
-
-    app: Deck
+class RunActions(ModelActions):
+    """Stop, resume, fork, name, tag, note, archive, delete; subclasses say which runs are meant."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         shown("S", "stop", "Stop", "run.stop", tooltip="Stop: save a checkpoint and end"),
@@ -31,14 +28,12 @@ class RunActions(Screen[None]):
         shown("C", "checkpoint", "Checkpoint now", "run.checkpoint", show=False),
         shown("t", "tag", "Tags", "run.tag", show=False),
         shown("n", "note", "Note", "run.note", show=False),
+        shown("r", "rename", "Rename", "run.rename", show=False),
+        shown("Q", "priority", "Place in the queue", "run.priority", show=False),
         shown("p", "copy_path", "Copy the path of the folder", "run.copy_path", show=False),
         shown("a", "archive", "Archive, or take back", "run.archive", show=False),
         shown("D,delete", "delete", "Delete (to the trash)", "run.delete", show=False),
     ]
-
-    def meant_runs(self) -> list[RunSummary]:
-        """The runs an action is for."""
-        raise NotImplementedError
 
     def _each(self, runs: list[RunSummary], act: Callable[[Path], object], done: str) -> None:
         """Do something to each run; what fails is told, and the others go on."""
@@ -153,6 +148,42 @@ class RunActions(Screen[None]):
                 self._change(runs, "noted", note=text)
 
         self.app.push_screen(Prompt(f"Note on {_named(runs)}", runs[0].note), answered)
+
+    def action_rename(self) -> None:
+        from tpudeck.launch import check_name
+        from tpudeck.runs.meta import change_meta
+        from tpudeck_tui.screens.dialogs import Prompt
+
+        run = self._one()
+        if run is None or not self.app.may_write():
+            return
+
+        def answered(text: str | None) -> None:
+            if text is not None and text != run.name:
+                self._each([run], lambda folder: change_meta(folder, name=check_name(text)), f"now called {text}")
+
+        self.app.push_screen(Prompt(f"Rename {run.name}", run.name, hint="The id stays."), answered)
+
+    def action_priority(self) -> None:
+        """Let runs that wait for a device go earlier, or later."""
+        from tpudeck_tui.screens.dialogs import Prompt
+
+        runs = [run for run in self.meant_runs() if run.status == "queued"]
+        if not self.app.may_write():
+            return
+        if not runs:
+            self.app.say("only a run that waits for its device has a place in a queue", severity="warning")
+            return
+
+        def answered(text: str | None) -> None:
+            if text is None:
+                return
+            try:
+                self._change(runs, "has another place in the queue", priority=int(text))
+            except ValueError:
+                self.app.say(f"a priority is a whole number, got {text!r}", severity="error")
+
+        self.app.push_screen(Prompt(f"Priority of {_named(runs)}", "0", hint="Higher goes first."), answered)
 
     def action_archive(self) -> None:
         runs = self.meant_runs()

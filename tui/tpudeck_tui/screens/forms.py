@@ -1,0 +1,180 @@
+"""Forms: a few fields, what is wrong with them, and the command line that does the same."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Button, Input, Label, Static
+
+from tpudeck.errors import InputError, TpudeckError
+from tpudeck_tui.screens.dialogs import Dialog
+
+__all__ = ["CommandForm", "Field", "Form", "Values", "options", "required"]
+
+Answer = TypeVar("Answer")
+Values = Mapping[str, str]
+"""Key → what was typed."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """One line of a form."""
+
+    key: str
+    label: str
+    value: str = ""
+    hint: str = ""
+    """Shown while the field is empty."""
+    choices: tuple[str, ...] = ()
+    """What up and down go through; anything else may still be typed."""
+
+
+class Form(Dialog[Answer]):
+    """Fields one below the other. Subclasses say what follows from them, and what to do with them."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "turn(-1)", "Other choice, or the field above", id="form.up", show=False),
+        Binding("down", "turn(1)", "Other choice, or the field below", id="form.down", show=False),
+        Binding("ctrl+y", "copy", "Copy the command", id="form.copy"),
+    ]
+    START = "Start"
+
+    def __init__(self, heading: str, fields: Sequence[Field], *, detail: str = "") -> None:
+        super().__init__()
+        self._heading = heading
+        self._fields = tuple(fields)
+        self._detail = detail
+
+    def heading(self) -> str:
+        return self._heading
+
+    def body(self) -> Iterable[Widget]:
+        if self._detail:
+            yield Static(self._detail, markup=False, classes="hint")
+        for field in self._fields:
+            entry = Input(field.value, placeholder=field.hint, id=field.key, select_on_focus=False)
+            entry.cursor_blink = False
+            choices = Label(Content(" ↑↓ " + " ".join(field.choices) if field.choices else ""), classes="choices")
+            yield Horizontal(Label(field.label), entry, choices, classes="field")
+        yield Static(id="checks", markup=False)
+        yield Static(id="command", markup=False)
+        yield Static(self.keys(), classes="hint", markup=False)
+        yield Horizontal(
+            Button(Content("Back"), id="back"),
+            Button(Content(self.START), id="start", variant="primary"),
+            classes="buttons",
+        )
+
+    def keys(self) -> str:
+        """The keys that work in it."""
+        return "tab: next field   enter: start   ctrl+y: copy the command   escape: back"
+
+    def values(self) -> dict[str, str]:
+        return {field.key: self.query_one(f"#{field.key}", Input).value.strip() for field in self._fields}
+
+    def command(self, values: Values) -> list[str]:
+        """The words after ``tpudeck`` that do the same; :class:`InputError` where there is something wrong."""
+        raise NotImplementedError
+
+    def checks(self, values: Values) -> list[str]:
+        """What was looked at, and how it came out."""
+        return []
+
+    def answer(self, values: Values) -> Answer:
+        """Do it, or say what to do; an error keeps the form open."""
+        raise NotImplementedError
+
+    def on_mount(self) -> None:
+        self.look()
+
+    @on(Input.Changed)
+    def look(self) -> None:
+        """Check again, and show the command line."""
+        values = self.values()
+        try:
+            text, checks = shlex.join(("tpudeck", *self.command(values))), self.checks(values)
+        except TpudeckError as error:
+            text, checks = "", [f"✗ {line}" for line in error.show().splitlines()]
+        for key, lines in (("command", text), ("checks", "\n".join(checks))):
+            shown = self.query_one(f"#{key}", Static)
+            shown.update(lines)
+            shown.display = bool(lines)
+
+    def action_turn(self, by: int) -> None:
+        """Up and down: another choice where the field has any, else another field."""
+        entry = self.focused
+        choices = next((field.choices for field in self._fields if entry is not None and field.key == entry.id), ())
+        if isinstance(entry, Input) and choices:
+            at = choices.index(entry.value) if entry.value in choices else -max(by, 0)
+            entry.value = choices[(at + by) % len(choices)]
+        elif by > 0:
+            self.focus_next()
+        else:
+            self.focus_previous()
+
+    def action_copy(self) -> None:
+        try:
+            words = self.command(self.values())
+        except TpudeckError:
+            return
+        self.app.copy_to_clipboard(shlex.join(("tpudeck", *words)))
+        self.app.notify("copied the command", markup=False)
+
+    @on(Input.Submitted)
+    @on(Button.Pressed, "#start")
+    def submit(self) -> None:
+        values = self.values()
+        try:
+            self.command(values)
+            answer = self.answer(values)
+        except (TpudeckError, OSError) as error:
+            text = error.show() if isinstance(error, TpudeckError) else str(error)
+            self.app.notify(text, severity="error", markup=False)
+            return
+        self.dismiss(answer)
+
+    @on(Button.Pressed, "#back")
+    def _back(self) -> None:
+        self.dismiss(None)
+
+
+class CommandForm(Form[list[str]]):
+    """A form whose answer is a command line, to be started by whoever asked."""
+
+    def __init__(
+        self, heading: str, fields: Sequence[Field], words: Callable[[Values], list[str]], *, detail: str = ""
+    ) -> None:
+        super().__init__(heading, fields, detail=detail)
+        self._words = words
+
+    def command(self, values: Values) -> list[str]:
+        return self._words(values)
+
+    def answer(self, values: Values) -> list[str]:
+        return self._words(values)
+
+
+def required(values: Values, key: str, what: str) -> str:
+    """The text of a field that must not be empty."""
+    if not values[key]:
+        raise InputError(what)
+    return values[key]
+
+
+def options(**given: Any) -> list[str]:
+    """Options of a command line: those that were given, ``checkpoint="last"`` as ``--checkpoint last``."""
+    words: list[str] = []
+    for name, value in given.items():
+        if value is True:
+            words.append(f"--{name}")
+        elif value:
+            words += [f"--{name}", str(value)]
+    return words
