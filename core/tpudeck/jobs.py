@@ -36,7 +36,15 @@ import orjson
 
 from tpudeck import errors
 from tpudeck.config import Home
-from tpudeck.errors import DiskFullError, InterruptedRunError, RetryLaterError, TpudeckError, WorkError, disk_is_full
+from tpudeck.errors import (
+    DiskFullError,
+    InterruptedRunError,
+    RetryLaterError,
+    TpudeckError,
+    WorkError,
+    disk_is_full,
+    in_one_line,
+)
 from tpudeck.runs import locks
 from tpudeck.runs.events import plain
 from tpudeck.runs.writer import RunWriter
@@ -153,7 +161,7 @@ def _explained(error: BaseException) -> TpudeckError:
     traceback.print_exception(error)
     if isinstance(error, MemoryError):
         return WorkError("out of memory", hint="a smaller batch or sequence length needs less")
-    return WorkError(f"{type(error).__name__}: {error}", hint="the log has the details")
+    return WorkError(in_one_line(error), hint="the log has the details")
 
 
 def _listen(stop: threading.Event) -> None:

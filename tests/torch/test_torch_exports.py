@@ -79,7 +79,8 @@ def our_logits(run: Path, ids_BS: npt.NDArray[np.int32]) -> npt.NDArray[np.float
     import tensorflow as tf
 
     from tpudeck.presets import load_experiment
-    from tpudeck.training.checkpoints import Checkpoints, assign
+    from tpudeck.runs.checkpoints import Checkpoints
+    from tpudeck.training.checkpoints import assign
     from tpudeck.training.configuration import vocabulary_of
     from tpudeck.training.inputs import read_tokenizer
     from tpudeck.training.model import build_model

@@ -62,14 +62,14 @@ def test_a_causal_model_has_no_masks_to_fill(tiny_runs: TinyRuns) -> None:
 
 def test_the_same_seed_gives_the_same_text_and_another_seed_another(tiny_runs: TinyRuns) -> None:
     model, tokenizer = loaded(tiny_runs, "gpt2")
-    texts = [generate(model, tokenizer, "the", tokens=8, seed=seed)["filled"] for seed in (1, 1, 2)]
+    texts = [generate(model, tokenizer, "the", tokens=8, seed=seed)["generated"] for seed in (1, 1, 2)]
     assert texts[0] == texts[1] != texts[2]
     assert texts[0].startswith("the")
 
 
 def test_at_temperature_zero_each_token_is_the_likeliest(tiny_runs: TinyRuns) -> None:
     model, tokenizer = loaded(tiny_runs, "gpt2")
-    one = generate(model, tokenizer, "the", tokens=1, temperature=0.0)["filled"]
+    one = generate(model, tokenizer, "the", tokens=1, temperature=0.0)["generated"]
     ids = tokenizer.rust.encode("the", add_special_tokens=False).ids
     logits = model.logits(tf.constant([ids]), tf.constant([[len(ids) - 1]])).numpy()[0, 0]
     likeliest = int(np.argmax(logits))
@@ -80,5 +80,5 @@ def test_at_temperature_zero_each_token_is_the_likeliest(tiny_runs: TinyRuns) ->
 
 def test_a_text_ends_with_the_positions(tiny_runs: TinyRuns) -> None:
     model, tokenizer = loaded(tiny_runs, "gpt2")
-    text = generate(model, tokenizer, "the", tokens=1000, seed=3)["filled"]
+    text = generate(model, tokenizer, "the", tokens=1000, seed=3)["generated"]
     assert 1 < len(tokenizer.rust.encode(text, add_special_tokens=False).ids) <= 2 * 16

@@ -15,7 +15,7 @@ import pytest
 from tinyruns import TinyRuns, events, read_lines, tiny_experiment, train
 from tpudeck import jobs
 from tpudeck.errors import ArtefactError, CorpusError, InputError, InterruptedRunError, TrainingDivergedError
-from tpudeck.training.checkpoints import Checkpoints
+from tpudeck.runs.checkpoints import Checkpoints
 
 pytestmark = pytest.mark.training
 
@@ -284,3 +284,48 @@ def test_a_run_without_shards_says_which_stage_is_missing(tiny_runs: TinyRuns) -
     (folder / "results" / "shards.json").unlink()
     with pytest.raises(ArtefactError, match="has no shards yet"):
         train(folder)
+
+
+def test_a_sample_that_cannot_be_filled_is_told_once_and_costs_neither_the_run_nor_the_other_samples(
+    tiny_runs: TinyRuns,
+) -> None:
+    texts = ["the " * 40 + "<mask>", "the <mask> of"]
+    folder = tiny_runs.run(tiny_experiment(train={"steps": 4, "eval_every": 2}, samples={"texts": texts}))
+    assert train(folder)["steps"] == 4
+    (notice,) = events(folder, "noticed")
+    assert "is left out: this model reads at most 16 tokens" in notice["message"]
+    filled = [[sample["text"] for sample in line["samples"]] for line in events(folder, "samples_filled")]
+    assert filled == [["the <mask> of"], ["the <mask> of"]]
+
+
+def test_samples_are_filled_when_the_checkpoint_is_safe(tiny_runs: TinyRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tpudeck.training import trainer
+
+    def crash(*_: Any) -> None:
+        raise KeyboardInterrupt  # ends the process, like a crash of the device would
+
+    monkeypatch.setattr(trainer, "fill_sample", crash)
+    folder = tiny_runs.run(
+        tiny_experiment(train={"steps": 6, "eval_every": 2, "checkpoint_every": 2}, samples={"texts": ["the <mask>"]})
+    )
+    with pytest.raises(KeyboardInterrupt):
+        train(folder)
+    assert Checkpoints(folder / "checkpoints").find("last").step == 2
+
+
+def test_what_to_do_about_a_loss_that_is_no_number_is_a_command_that_exists(tiny_runs: TinyRuns) -> None:
+    settings = {"steps": 10, "learning_rate": 1e30, "clip_norm": None, "warmup": 1}
+    folder = tiny_runs.run(tiny_experiment(train=settings))
+    with pytest.raises(TrainingDivergedError) as caught:
+        train(folder)
+    assert caught.value.hint.startswith(f"tpudeck runs fork {folder.name} --set train.learning_rate=3.3e+29")
+    assert json.loads((folder / "progress.json").read_text())["step"] == caught.value.step
+
+
+def test_a_checkpoint_of_another_tokenizer_is_refused(tiny_runs: TinyRuns) -> None:
+    folder = tiny_runs.run(tiny_experiment(train={"steps": 2}))
+    train(folder)
+    (manifest,) = folder.glob("checkpoints/*/manifest.json")
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"tokenizer_hash": "another"}))
+    with pytest.raises(ArtefactError, match="was trained with the tokenizer another"):
+        train(folder, attempt=2)

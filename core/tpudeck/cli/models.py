@@ -57,7 +57,7 @@ def generate(
     if as_json:
         emit_json(result)
     else:
-        print(result["samples"][0]["filled"])
+        print(result["samples"][0]["generated"])
 
 
 def export(

@@ -51,8 +51,8 @@ class Evaluator:
         self._machine = machine
         self._model = model
         self._surprise_V = surprise_V
-        single = tf.function(self._sums, jit_compile=True) if machine.xla else self._sums
-        self._run = tf.function(lambda batch: on_replicas(machine, single, (batch,)), reduce_retracing=True)
+        single = tf.function(self._sums, jit_compile=True, autograph=False) if machine.xla else self._sums
+        self._run = tf.function(lambda batch: on_replicas(machine, single, (batch,)), autograph=False)
 
     def __call__(self, batches: Iterable[Batch], *, between: Callable[[], None] = lambda: None) -> Score:
         """The score over all batches; ``between`` is called after each."""

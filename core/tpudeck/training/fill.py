@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,11 +12,10 @@ from tpudeck.errors import InputError
 from tpudeck.philox import philox
 
 if TYPE_CHECKING:
-    from tpudeck.presets import Experiment
     from tpudeck.tokenizer import LoadedTokenizer
     from tpudeck.training.model import LanguageModel
 
-__all__ = ["fill_masks", "fill_samples", "generate"]
+__all__ = ["fill_masks", "fill_sample", "generate"]
 
 _MASKS = ("<mask>", "[MASK]")
 """How people write a mask, whatever the tokenizer calls it."""
@@ -25,15 +23,12 @@ _SAMPLE_ANSWERS = 3
 _SAMPLE_TOKENS = 24
 
 
-def fill_samples(
-    model: LanguageModel, tokenizer: LoadedTokenizer, experiment: Experiment
-) -> tuple[Mapping[str, Any], ...]:
-    """The experiment's sample texts, each with the model's answers."""
-    if experiment.objective == "masked":
-        return tuple(fill_masks(model, tokenizer, text, most=_SAMPLE_ANSWERS) for text in experiment.samples.texts)
-    return tuple(
-        generate(model, tokenizer, text, tokens=_SAMPLE_TOKENS, temperature=0.0) for text in experiment.samples.texts
-    )
+def fill_sample(model: LanguageModel, tokenizer: LoadedTokenizer, text: str) -> dict[str, Any]:
+    """What a model answers to one of an experiment's sample texts."""
+    if not model.causal:
+        return fill_masks(model, tokenizer, text, most=_SAMPLE_ANSWERS)
+    generated = generate(model, tokenizer, text, tokens=_SAMPLE_TOKENS, temperature=0.0)
+    return {"text": text, "filled": generated["generated"], "answers": []}
 
 
 def fill_masks(model: LanguageModel, tokenizer: LoadedTokenizer, text: str, *, most: int) -> dict[str, Any]:
@@ -71,7 +66,7 @@ def generate(
     ids = list(tokenizer.rust.encode(text, add_special_tokens=False).ids) or [tokenizer.bos_id]
     _require_room(model, len(ids))
     length = min(model.most_tokens, len(ids) + tokens)
-    next_logits = tf.function(model.logits)
+    next_logits = tf.function(model.logits, autograph=False)
     while len(ids) < length:
         padded = np.full((1, length), tokenizer.pad_id, np.int32)
         padded[0, : len(ids)] = ids
@@ -80,7 +75,7 @@ def generate(
         if token == tokenizer.eos_id:
             break
         ids.append(token)
-    return {"text": text, "filled": _decode(tokenizer, ids), "answers": []}
+    return {"text": text, "generated": _decode(tokenizer, ids)}
 
 
 def _encode_with_masks(tokenizer: LoadedTokenizer, text: str) -> list[int]:

@@ -68,7 +68,7 @@ def on_replicas(machine: Machine, function: Callable[..., Any], arguments: tuple
 def _compiled(step: TrainStep, machine: Machine) -> Callable[..., Outcome]:
     """One replica's whole step becomes one program; the sum over several replicas must stay outside of it."""
     if machine.xla and machine.replicas == 1:
-        whole: Callable[..., Outcome] = tf.function(step, jit_compile=True)
+        whole: Callable[..., Outcome] = tf.function(step, jit_compile=True, autograph=False)
         return whole
     if machine.xla:
         step.compile_gradients()

@@ -67,13 +67,16 @@ class Meter:
         self.latest: dict[str, float] = {}
         """The newest line."""
 
-    def add(self, first_step: int, outcome: Outcome, *, learning_rate: float, input_wait_s: float) -> None:
-        """Take a call's outcome (its steps counted from 0); raises :class:`TrainingDivergedError` for a NaN."""
-        before, self._waiting = self._waiting, _Call(first_step, outcome, learning_rate, input_wait_s)
-        if before is not None:
-            self._read(before)
-        if not self._late:
-            self.flush()
+    def add(self, first_step: int, outcome: Outcome, *, learning_rate: float, input_wait_s: float) -> int:
+        """Take a call's outcome (its steps counted from 0), and wait for a call: of how many steps it was, 0 for none.
+
+        That is this call, or where results are read late the one before. Raises :class:`TrainingDivergedError` for a
+        loss that is no number.
+        """
+        call, before = _Call(first_step, outcome, learning_rate, input_wait_s), self._waiting
+        self._waiting = call if self._late else None
+        ready = before if self._late else call
+        return self._read(ready) if ready is not None else 0
 
     def flush(self) -> None:
         """Read what is still waiting."""
@@ -107,17 +110,16 @@ class Meter:
         if self._interval.losses:
             self._emit(step)
 
-    def _read(self, call: _Call) -> None:
+    def _read(self, call: _Call) -> int:
+        """Take in a call's results; how many steps they are about."""
         losses = np.asarray(call.outcome.loss, np.float64)
         norms = np.asarray(call.outcome.gradient_norm, np.float64)
         finite = np.isfinite(losses) & np.isfinite(norms)
         if not finite.all():
             at = int(np.argmin(finite))
             what, value = ("loss", losses[at]) if not np.isfinite(losses[at]) else ("gradient norm", norms[at])
-            raise TrainingDivergedError(
-                f"the {what} is {value} at step {call.first_step + at + 1}",
-                hint="resume from the last checkpoint with a lower train.learning_rate, or set train.clip_norm",
-            )
+            step = call.first_step + at + 1
+            raise TrainingDivergedError(f"the {what} is {value} at step {step}", step=step)
         self._interval.losses += losses.tolist()
         self._interval.learning_rate = call.learning_rate
         self._interval.grad_norm = float(norms[-1])
@@ -125,6 +127,7 @@ class Meter:
         end = call.first_step + len(losses)
         if self._every_steps and end % self._every_steps == 0:
             self._emit(end)
+        return len(losses)
 
     def _emit(self, step: int) -> None:
         if self._since is not None:

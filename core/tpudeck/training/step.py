@@ -63,7 +63,7 @@ class TrainStep:
 
     def compile_gradients(self) -> None:
         """Compile forward and backward pass with XLA, without the sum over the replicas and the update."""
-        self._compute = tf.function(self._accumulated, jit_compile=True)
+        self._compute = tf.function(self._accumulated, jit_compile=True, autograph=False)
 
     def __call__(self, batch: Batch, step: tf.Tensor, learning_rate: tf.Tensor) -> Outcome:
         context = tf.distribute.get_replica_context()

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpudeck.presets import load_experiment
+from tpudeck.runs.checkpoints import Checkpoints
 from tpudeck.runs.events import PhaseChanged
-from tpudeck.training.checkpoints import Checkpoints, assign
+from tpudeck.training.checkpoints import assign
 from tpudeck.training.inputs import read_inputs, read_tokenizer
 
 if TYPE_CHECKING:

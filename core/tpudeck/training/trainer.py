@@ -7,8 +7,9 @@
                     write plan.json, or obey the one there is; load the newest checkpoint that is whole
     training        call the loop, for about a second each time; between calls:
         metrics                 every train.log_every
-        evaluating              every train.eval_every and at the end; then the samples are filled
+        evaluating              every train.eval_every and at the end
         checkpointing           every train.checkpoint_every, at a new best, on request, at the end
+        samples                 after an evaluation; nothing is lost with them, so they come last
         stop                    on request or signal, after a checkpoint
 """
 
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tpudeck.errors import InterruptedRunError, TrainingDivergedError, disk_is_full
+from tpudeck.errors import ArtefactError, InterruptedRunError, TrainingDivergedError, disk_is_full, in_one_line
 from tpudeck.presets import FAMILIES
 from tpudeck.runs.events import (
     AlertRaised,
@@ -36,24 +37,24 @@ from tpudeck.runs.events import (
     SamplesFilled,
 )
 from tpudeck.training.batches import Ahead
-from tpudeck.training.checkpoints import Checkpoints, assign
+from tpudeck.training.checkpoints import CheckpointWriter, assign
 from tpudeck.training.environment import differences, environment
 from tpudeck.training.evaluate import Score
-from tpudeck.training.fill import fill_samples
+from tpudeck.training.fill import fill_sample
 from tpudeck.training.learning_rate import learning_rate
 from tpudeck.training.meter import Meter
+from tpudeck.training.pace import Pace
 from tpudeck.training.setup import Training, open_batches, read_or_make_plan, set_up
 from tpudeck.training.strategy import connect
 
 if TYPE_CHECKING:
     from tpudeck.jobs import Job
     from tpudeck.plan import Schedule
+    from tpudeck.runs.checkpoints import Checkpoint
     from tpudeck.training.inputs import Inputs
 
 __all__ = ["run"]
 
-_CALL_S = 1.0
-"""How long a call of the loop should take, so that requests are seen promptly."""
 _STARTING_PROMISE_S = 300.0
 _COMPILING_PROMISE_S = {"cpu": 300.0, "gpu": 900.0, "tpu": 1800.0}
 _CHECKPOINTING_PROMISE_S = 600.0
@@ -91,10 +92,16 @@ class Trainer:
         self._experiment = inputs.experiment
         self._training = training
         self._schedule = schedule
-        self._checkpoints = Checkpoints(job.folder / "checkpoints", keep=inputs.experiment.train.keep_checkpoints)
+        self._checkpoints = CheckpointWriter(job.folder / "checkpoints", keep=inputs.experiment.train.keep_checkpoints)
         self._environment = environment(training.machine)
-        self._most_steps = max(1, round(_CALL_S / training.step_s))
+        self._pace = Pace(
+            step_s=training.step_s,
+            total_steps=schedule.total_steps,
+            due_every=(schedule.log_every_steps, schedule.eval_every_steps, schedule.checkpoint_every_steps),
+            fixed=inputs.experiment.train.steps_per_call,
+        )
         self._phase_now = ""
+        self._noticed: set[str] = set()
         self._step = 0
         self._best = _Best()
         self._scores: dict[int, Score] = {}
@@ -112,12 +119,22 @@ class Trainer:
         self._restore()
         try:
             self._train()
+            self._take_stock(at_end=True)
         except TrainingDivergedError as error:
+            self._step = error.step or self._step
             self._job.writer.event(AlertRaised(alert="nan", message=error.message, level="error", step=self._step))
-            raise
-        self._evaluate()
-        self._save()
+            self._progress(force=True)
+            raise TrainingDivergedError(error.message, hint=self._way_out(), step=error.step) from error
         return self._result()
+
+    def _way_out(self) -> str:
+        """What to do about a loss that is no number."""
+        lower = f"--set train.learning_rate={self._experiment.train.learning_rate / 3:.2g}"
+        fork = f"tpudeck runs fork {self._job.folder.name}"
+        kept = next(iter(self._checkpoints), None)
+        if kept is None:
+            return f"{fork} {lower} begins anew with a lower learning rate"
+        return f"{fork} --checkpoint last {lower} goes on from step {kept.step:,} with a lower learning rate"
 
     def _restore(self) -> None:
         """Go on from the newest checkpoint that is whole, if there is one."""
@@ -126,6 +143,7 @@ class Trainer:
             lambda step, reason: writer.event(CheckpointRejected(step=step, reason=reason))
         )
         if found is not None:
+            self._require_own_tokenizer(found)
             assign(self._training.model.weights, found.weights(), source=found.folder)
             assign(self._training.optimizer.state, found.optimizer(), source=found.folder)
             self._step = self._saved_step = found.step
@@ -138,6 +156,15 @@ class Trainer:
         changed = differences(found.environment, self._environment) if found else ()
         writer.event(AttemptStarted(resume_from_step=self._step, environment_changed=changed))
 
+    def _require_own_tokenizer(self, checkpoint: Checkpoint) -> None:
+        """The same numbers mean other words to another tokenizer."""
+        ours, theirs = self._inputs.tokenizer.hash, checkpoint.tokenizer_hash
+        if theirs not in {"", ours}:
+            raise ArtefactError(
+                f"{checkpoint.folder} was trained with the tokenizer {theirs[:12]}, and this run has {ours[:12]}",
+                hint="put that tokenizer back, or start a new run",
+            )
+
     # ---- training
 
     def _train(self) -> None:
@@ -146,24 +173,14 @@ class Trainer:
         ahead = Ahead(self._training.batches)
         self._begin_training()
         try:
-            count = self._steps_from(self._step)
+            count = self._pace.steps_from(self._step)
             while self._step < self._schedule.total_steps:
-                self._call(ahead, count, after := self._steps_from(self._step + count))
+                self._call(ahead, count, after := self._pace.steps_from(self._step + count))
                 self._between_calls()
                 count = after
             self._meter.finish(self._step)
         finally:
             ahead.close()
-
-    def _steps_from(self, step: int) -> int:
-        """How many steps a call should do: about a second's worth, and not past a step at which something is due."""
-        schedule = self._schedule
-        most = self._experiment.train.steps_per_call or self._most_steps
-        end = min(step + most, schedule.total_steps)
-        for every in (schedule.log_every_steps, schedule.eval_every_steps, schedule.checkpoint_every_steps):
-            if every:
-                end = min(end, (step // every + 1) * every)
-        return end - step
 
     def _call(self, ahead: Ahead, count: int, after: int) -> None:
         first, start = self._step, time.perf_counter()
@@ -173,13 +190,10 @@ class Trainer:
         rates = self._learning_rates(first, count)
         outcome = self._training.loop(batches, first, rates)
         self._step = first + count
-        self._meter.add(first, outcome, learning_rate=float(rates[-1]), input_wait_s=wait_s)
-        self._pace(count, time.perf_counter() - start)
+        waited_for = self._meter.add(first, outcome, learning_rate=float(rates[-1]), input_wait_s=wait_s)
+        if waited_for:
+            self._pace.took(waited_for, time.perf_counter() - start)
         self._progress()
-
-    def _pace(self, count: int, elapsed_s: float) -> None:
-        """Aim at calls of about a second; at most twice as long as the one before, whatever the clock said."""
-        self._most_steps = max(1, min(2 * count, round(_CALL_S * count / elapsed_s)))
 
     def _learning_rates(self, first: int, count: int) -> npt.NDArray[np.float32]:
         train, schedule = self._experiment.train, self._schedule
@@ -198,14 +212,19 @@ class Trainer:
     # ---- between calls
 
     def _between_calls(self) -> None:
-        every = self._schedule.eval_every_steps
-        if every and self._step % every == 0:
-            self._evaluate()
-        if self._checkpoint_is_due():
-            self._save()
+        self._take_stock()
         self._begin_training()
         if self._step < self._schedule.total_steps:
             self._stop_if_asked()
+
+    def _take_stock(self, *, at_end: bool = False) -> None:
+        """Evaluate, keep and show what is due; what could go wrong without harm comes after what must not be lost."""
+        every = self._schedule.eval_every_steps
+        evaluated = (at_end or bool(every and self._step % every == 0)) and self._evaluate()
+        if at_end or self._checkpoint_is_due():
+            self._save()
+        if evaluated:
+            self._fill_samples()
 
     def _between_evaluation_batches(self) -> None:
         self._progress()
@@ -229,10 +248,10 @@ class Trainer:
     def _request(self) -> Path:
         return self._job.folder / "requests" / "checkpoint.json"
 
-    def _evaluate(self) -> None:
-        """Score the model on the whole validation set, unless this step has been scored already."""
+    def _evaluate(self) -> bool:
+        """Score the model on the whole validation set; false where this step has been scored already."""
         if self._step in self._scores:
-            return
+            return False
         self._meter.pause()
         self._phase("evaluating", _LEAST_PROMISE_S)
         score = self._training.evaluator(self._training.batches.evaluation(), between=self._between_evaluation_batches)
@@ -252,12 +271,24 @@ class Trainer:
             )
         )
         self._progress()
-        self._fill_samples()
+        return True
 
     def _fill_samples(self) -> None:
-        samples = fill_samples(self._training.model, self._inputs.tokenizer, self._experiment)
+        """Show what the model has learned. A text that cannot be filled is told once, and is no reason to stop."""
+        samples = []
+        for text in self._experiment.samples.texts:
+            try:
+                samples.append(fill_sample(self._training.model, self._inputs.tokenizer, text))
+            except Exception as error:  # noqa: BLE001 (whatever it is, the run is worth more than a sample)
+                self._notice(f"the sample {text!r} is left out: {in_one_line(error)}")
         if samples:
-            self._job.writer.event(SamplesFilled(step=self._step, samples=samples))
+            self._job.writer.event(SamplesFilled(step=self._step, samples=tuple(samples)))
+
+    def _notice(self, message: str) -> None:
+        """Say something once."""
+        if message not in self._noticed:
+            self._noticed.add(message)
+            self._job.writer.event(Noticed(message=message, level="warning"))
 
     def _save(self) -> None:
         """Keep the state of this step, unless it has been kept already. A full disk is no reason to stop before the
@@ -281,6 +312,7 @@ class Trainer:
             self._training.model.weights,
             self._training.optimizer.state,
             step=self._step,
+            tokenizer_hash=self._inputs.tokenizer.hash,
             score=asdict(score) if score else None,
             best_step=self._best.step,
             best_eval_loss=self._best.loss if self._best.step is not None else None,
@@ -310,13 +342,13 @@ class Trainer:
         self._phase("training", max(_LEAST_PROMISE_S, 30 * self._training.step_s))
         self._meter.resume()
 
-    def _progress(self) -> None:
+    def _progress(self, *, force: bool = False) -> None:
         latest, score = self._meter.latest, self._latest_score
         self._job.progress(
             self._step,
             self._schedule.total_steps,
             "steps",
-            force=self._step == self._schedule.total_steps,
+            force=force or self._step == self._schedule.total_steps,
             step=self._step,
             loss=latest.get("loss"),
             eval_loss=score.loss if score else None,
