@@ -137,11 +137,11 @@ class Mirror:
             epoch, end = epoch + 1, 0
             segments.clear()
         for data in _new_lines(path, end):
+            if len(segments) == _MOST_SEGMENTS:  # before the write: a fault between the two must not leave one more
+                segments[:] = [self._join(path, segments)]
             stored = bucket.write_bytes(self._place(name, epoch, end, end + len(data)), data)
             segments.append(_Segment(epoch, end, stored))
             end += len(data)
-            if len(segments) >= _MOST_SEGMENTS:
-                segments[:] = [self._join(path, segments)]
 
     def _join(self, path: Path, segments: list[_Segment]) -> _Segment:
         epoch, start, end = segments[0].epoch, segments[0].start, segments[-1].end
