@@ -36,7 +36,15 @@ class Home:
     @classmethod
     def here(cls) -> Home:
         """The one this process was told to use."""
-        return cls(data_folder())
+        return cls.at(data_folder())
+
+    @classmethod
+    def at(cls, root: Path) -> Home:
+        """One in a place of its own; :class:`InputError` where a file is in its way."""
+        nearest = next(path for path in (root, *root.parents) if os.path.lexists(path))
+        if not nearest.is_dir():
+            raise InputError(f"home must be a folder, and {nearest} is none", hint="TPUDECK_HOME names another place")
+        return cls(root)
 
     @property
     def runs(self) -> Path:

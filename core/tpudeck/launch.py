@@ -122,14 +122,16 @@ def check_name(name: str) -> str:
 def _check_sources(experiment: Experiment) -> None:
     """Raise for text that cannot be read and for a tokenizer that will not do; what is far away is left to the run."""
     from tpudeck.corpus import open_corpus
+    from tpudeck.corpus.hub import split_id
     from tpudeck.tokenizer import existing
 
     corpus, tokenizer = experiment.corpus.source, experiment.tokenizer.source
-    if not corpus.startswith("hub:"):
-        documents = open_corpus(experiment.corpus, "train")
-        if not is_bucket(corpus) and corpus != "builtin":
-            next(iter(documents))  # says why where there is no text, or no such column
-    if tokenizer and not tokenizer.startswith("hub:"):
+    documents = open_corpus(experiment.corpus, "train")
+    if corpus != "builtin" and not corpus.startswith("hub:") and not is_bucket(corpus):
+        next(iter(documents))  # says why where there is no text, or no such column
+    if tokenizer.startswith("hub:"):
+        split_id(tokenizer)
+    elif tokenizer:
         existing.adopt(existing.fetch(tokenizer, ""), experiment.objective, name=tokenizer)
 
 

@@ -20,6 +20,13 @@ def test_one_variable_moves_everything(tmp_path: Path, monkeypatch: pytest.Monke
     )
 
 
+@pytest.mark.parametrize("below", ["", "home", "a/home"])
+def test_a_file_in_the_place_of_the_home_is_a_mistake(tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="file is none"):
+        Home.at(tmp_path / "file" / below)
+
+
 def test_looking_creates_nothing(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     assert home.settings() == {}

@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 from tpudeck.config import Home
+from tpudeck.errors import InputError
 
 _HANGUP_EXIT = 128 + signal.SIGHUP
 
@@ -67,7 +68,11 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     _leave_with_the_terminal()
     encoding = (getattr(sys.stdout, "encoding", "") or "").lower().replace("-", "")
-    home = Home(arguments.store.expanduser().absolute()) if arguments.store else Home.here()
+    try:
+        home = Home.at(arguments.store.expanduser().absolute()) if arguments.store else Home.here()
+    except InputError as error:
+        print(f"tpudeck: {error.show()}", file=sys.stderr)
+        return error.exit_code
     os.environ["TPUDECK_HOME"] = str(home.root)
     from tpudeck_tui.app import Deck
 

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from tpudeck.errors import TpudeckError
 
 __all__ = ["main"]
 
 
 def main() -> NoReturn:
     """Entry point of ``tpudeck``. Without a command it opens the console."""
+    _reopen_closed_streams()
     from tpudeck.errors import TpudeckError
 
     words = sys.argv[1:]
@@ -42,11 +46,36 @@ def main() -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:
-        where = f": {error.filename}" if error.filename else ""
-        print(f"tpudeck: {error.strerror or error}{where}", file=sys.stderr)
+        told = _of_system(error)
+        print(f"tpudeck: {told.show()}", file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what could not be written cannot be flushed
-        sys.exit(1)
+        sys.exit(told.exit_code)
     sys.exit(0)
+
+
+def _of_system(error: OSError) -> TpudeckError:
+    """What the system refused, for a person: about a path it is the wrong one, about anything else nobody's fault."""
+    from tpudeck.config import data_folder
+    from tpudeck.errors import DiskFullError, InputError, WorkError, disk_is_full
+
+    said = error.strerror or str(error) or type(error).__name__
+    path = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else ""
+    if disk_is_full(error):
+        return DiskFullError(f"{path or 'standard output'} cannot be written: {said}", hint="make room and try again")
+    if path:
+        hint = "TPUDECK_HOME names another place" if path.startswith(str(data_folder())) else ""
+        return InputError(f"{path}: {said}", hint=hint)
+    return WorkError(said)
+
+
+def _reopen_closed_streams() -> None:
+    """Give a standard stream that is closed (`>&-`) the null device: the next file to be opened would be in its place,
+    and get what is printed."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(descriptor, True)
+            setattr(sys, name, os.fdopen(descriptor, mode))
 
 
 def _open_console(arguments: list[str]) -> NoReturn:

@@ -25,6 +25,8 @@ __all__ = ["commit", "explained", "rows", "split_id"]
 _BATCH_ROWS = 1000
 _TIMEOUT_S = 30.0
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_NETWORKING = frozenset({"requests", "urllib3", "httpx", "aiohttp"})
+"""Packages whose errors, once those of the Hub's own are told apart, mean that it could not be reached."""
 _ID = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)
 
 
@@ -124,12 +126,13 @@ def _explanation(error: Exception, name: str, what: str) -> TpudeckError | None:
     if isinstance(error, ValueError) and text.startswith(("Config name is missing", "BuilderConfig", "Bad split")):
         choices = text.replace("\n", " ").partition("Example of usage")[0].strip()
         return CorpusError(f"{name}: {choices}", hint="set corpus.config and corpus.split")
-    if isinstance(error, (hub.LocalEntryNotFoundError, ConnectionError, TimeoutError)):
-        return _unreachable(name, what)
     if isinstance(error, hub.HfHubHTTPError):
         status = getattr(getattr(error, "response", None), "status_code", None)
         if status is not None and status < 500 and status != 429:
             return CorpusError(f"the Hub refused the {what} {name} with status {status}")
+        return _unreachable(name, what)
+    networking = type(error).__module__.partition(".")[0] in _NETWORKING
+    if isinstance(error, (hub.LocalEntryNotFoundError, ConnectionError, TimeoutError)) or networking:
         return _unreachable(name, what)
     return _damaged(error, name, what, first_line)
 
