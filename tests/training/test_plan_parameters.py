@@ -23,12 +23,12 @@ def built(experiment: Experiment) -> int:
     return sum(math.prod(weight.shape) for weight in model.weights.values())
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_count_is_exact(family: str) -> None:
+@pytest.mark.parametrize(("family", "more"), [*((name, {}) for name in FAMILIES), ("electra", {"embedding_width": 24})])
+def test_the_count_is_exact(family: str, more: dict[str, int]) -> None:
     shape = {"layers": 3, "width": 48, "heads": 4, "feed_forward": 112, "max_positions": 64}
     experiment = experiment_from(
         {
-            "model": {"architecture": family} | shape,
+            "model": {"architecture": family} | shape | more,
             "shards": {"sequence_length": 32},
             "train": {"steps": 1, "global_batch_size": 1},
         }

@@ -34,6 +34,9 @@ PRIORITY = typer.Option(0, "--priority", help="Place in the queue where the devi
 MIRROR = typer.Option(
     "", "--mirror", metavar="STORE", help="Keep a copy below gs://…, at STORE/runs/ID; tpudeck runs follow watches it."
 )
+WEIGHTS = typer.Option(
+    "", "--weights", metavar="SOURCE", help="Start from a folder, gs://… or hub:ORG/NAME, and take over its shape."
+)
 QUEUE = typer.Option(True, "--queue/--no-queue", help="Wait for a busy device, or end with exit code 3.")
 
 
@@ -56,6 +59,7 @@ def run(
     priority: int = PRIORITY,
     queue: bool = QUEUE,
     mirror: str = MIRROR,
+    weights: str = WEIGHTS,
 ) -> None:
     """Run a preset: tokenizer, shards, training.
 
@@ -65,7 +69,7 @@ def run(
     from tpudeck.config import Home
 
     home = Home.here()
-    experiment = _resolved(preset, [*changes, *([f"device.kind={device}"] if device else [])], home)
+    experiment = _resolved(preset, [*changes, *([f"device.kind={device}"] if device else [])], home, weights=weights)
     folder = launch.create(
         experiment,
         home=home,
@@ -99,10 +103,16 @@ def quickstart(
     stay_with(folder, start=launch.start, as_json=as_json, learned=True)
 
 
-def _resolved(preset: str, changes: list[str], home: Home) -> Experiment:
-    from tpudeck.presets import resolve
+def _resolved(preset: str, changes: list[str], home: Home, *, weights: str = "") -> Experiment:
+    from tpudeck.presets import overrides_as_data, resolve
 
-    return resolve(preset, home=home, overrides=changes).experiment
+    if not weights:
+        return resolve(preset, home=home, overrides=changes).experiment
+    from tpudeck import pretrained
+
+    revision = str(overrides_as_data(changes).get("model", {}).get("weights_revision", ""))
+    theirs = pretrained.as_changes(pretrained.describe(weights, revision))
+    return resolve(preset, home=home, overrides=changes, changes=theirs).experiment
 
 
 def let_go(folder: Path, *, as_json: bool) -> None:

@@ -59,7 +59,8 @@ def _lines(experiment: Experiment, run: Path, step: int, evaluations: list[Evalu
     yield from _front_matter(experiment, causal)
     yield f"\n# {experiment.name}\n"
     goal = "next tokens" if causal else "masked tokens"
-    yield f"A {experiment.model.architecture} trained from scratch to predict {goal}, {step:,} optimizer steps, with"
+    start = f"from the weights of `{experiment.model.weights}`" if experiment.model.weights else "from scratch"
+    yield f"A {experiment.model.architecture} trained {start} to predict {goal}, {step:,} optimizer steps, with"
     yield f"tpudeck {tpudeck.__version__} (run `{about['id']}`)."
     if experiment.summary:
         yield f"\n{experiment.summary}"
@@ -73,6 +74,8 @@ def _front_matter(experiment: Experiment, causal: bool) -> Iterable[str]:
     yield "---"
     yield "library_name: transformers"
     yield f"pipeline_tag: {'text-generation' if causal else 'fill-mask'}"
+    if experiment.model.weights.startswith("hub:"):
+        yield f"base_model: {experiment.model.weights.removeprefix('hub:')}"
     yield f"tags:\n- tpudeck\n- {experiment.model.architecture}"
     if experiment.corpus.source.startswith("hub:"):
         yield f"datasets:\n- {experiment.corpus.source.removeprefix('hub:')}"

@@ -29,10 +29,16 @@ def redact(text: str, *known: str) -> str:
 
 def redact_experiment(experiment: Experiment) -> Experiment:
     """The recipe as it can be published: files by their names only, and no names of machines, projects and zones."""
-    corpus = experiment.corpus.model_copy(update={"source": _public_source(experiment.corpus.source)})
-    tokenizer = experiment.tokenizer.model_copy(update={"source": _public_source(experiment.tokenizer.source)})
-    device = experiment.device.model_copy(update={"name": "", "zone": "", "project": ""})
-    return experiment.model_copy(update={"corpus": corpus, "tokenizer": tokenizer, "device": device})
+    changes = {
+        "corpus": {"source": _public_source(experiment.corpus.source)},
+        "tokenizer": {"source": _public_source(experiment.tokenizer.source)},
+        "shards": {"source": _public_source(experiment.shards.source)},
+        "model": {"weights": _public_source(experiment.model.weights)},
+        "device": {"name": "", "zone": "", "project": ""},
+    }
+    return experiment.model_copy(
+        update={part: getattr(experiment, part).model_copy(update=change) for part, change in changes.items()}
+    )
 
 
 def _public_source(source: str) -> str:

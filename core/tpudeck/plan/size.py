@@ -7,6 +7,7 @@ which a test compares for every family.
 
     L  layers          d  width             f  feed-forward size      s  sequence length
     V  vocabulary, padded                   P  entries of the position table
+    e  width of the embeddings: d, but for ELECTRA
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ def padded_vocab_size(vocab_size: int) -> int:
 class _Shape:
     L: int
     d: int
+    e: int
     f: int
     V: int
     P: int
@@ -51,13 +53,14 @@ class _Shape:
         return 4 * (self.d**2 + self.d) + 2 * self.d * self.f + self.f + self.d + 2 * 2 * self.d
 
     def encoder(self, *, token_types: int) -> int:
-        """Embeddings with their LayerNorm, and the layers."""
-        return (self.V + self.P + token_types + 2) * self.d + self.L * self.block
+        """Embeddings with their LayerNorm, their projection to the width, and the layers."""
+        projection = self.e * self.d + self.d if self.e != self.d else 0
+        return (self.V + self.P + token_types + 2) * self.e + projection + self.L * self.block
 
     @property
     def masked_head(self) -> int:
         """Dense, LayerNorm, and a bias per token; the projection is the embedding table."""
-        return self.d**2 + self.d + 2 * self.d + self.V
+        return self.d * self.e + self.e + 2 * self.e + self.V
 
 
 _PARAMETERS: dict[str, Callable[[_Shape], int]] = {
@@ -67,8 +70,7 @@ _PARAMETERS: dict[str, Callable[[_Shape], int]] = {
     "electra": lambda shape: shape.encoder(token_types=2) + shape.masked_head,
     "gpt2": lambda shape: shape.encoder(token_types=0),
 }
-"""Family → trainable parameters. GPT-2 has its LayerNorm at the end instead of the embeddings, and no head of its own;
-our ELECTRA generators embed at full width."""
+"""Family → trainable parameters. GPT-2 has its LayerNorm at the end instead of the embeddings, and no head."""
 
 
 def parameter_count(experiment: Experiment, *, vocab_size: int) -> int:
@@ -88,6 +90,7 @@ def _shape(experiment: Experiment, vocab_size: int) -> _Shape:
     return _Shape(
         L=experiment.model.layers,
         d=experiment.model.width,
+        e=experiment.embedding_width,
         f=experiment.feed_forward,
         V=padded_vocab_size(vocab_size),
         P=experiment.max_positions + experiment.family.position_offset,
@@ -98,13 +101,13 @@ def flops_per_token(experiment: Experiment, *, vocab_size: int) -> float:
     """Floating-point operations per token of input in one training step.
 
     Matrix products only, two operations per multiply-add: ``L·(8d² + 4df)`` for the layers, ``4Lsd`` for attention, and
-    the head ``2(d² + dV)`` for the predicted share of the positions; the backward pass is twice the forward (Kaplan et
+    the head ``2(de + eV)`` for the predicted share of the positions; the backward pass is twice the forward (Kaplan et
     al. 2020, "Scaling Laws for Neural Language Models", table 1, with the attention term kept and the head added).
     """
     d, f, L = experiment.model.width, experiment.feed_forward, experiment.model.layers
-    s, V = experiment.shards.sequence_length, padded_vocab_size(vocab_size)
-    transform = 0 if experiment.objective == "causal" else d**2
-    head = _predicted_per_sequence(experiment) / s * 2 * (transform + d * V)
+    s, e, V = experiment.shards.sequence_length, experiment.embedding_width, padded_vocab_size(vocab_size)
+    transform = 0 if experiment.objective == "causal" else d * e
+    head = _predicted_per_sequence(experiment) / s * 2 * (transform + e * V)
     return 3 * (L * (8 * d**2 + 4 * d * f) + 4 * L * s * d + head)
 
 

@@ -45,6 +45,35 @@ def _objective_fits_the_architecture(experiment: Experiment) -> Iterator[Fault]:
         yield Fault("model.objective", rule, repr(model.objective), "leave it out")
 
 
+@_reads("model.architecture", "model.embedding_width")
+def _only_electra_embeds_at_another_width(experiment: Experiment) -> Iterator[Fault]:
+    model = experiment.model
+    if model.architecture != "electra" and model.embedding_width not in (None, model.width):
+        yield Fault("model.embedding_width", "is for electra", str(model.embedding_width), "leave it out")
+
+
+@_reads("model.architecture", "model.norm_epsilon")
+def _norm_epsilon_can_be_set(experiment: Experiment) -> Iterator[Fault]:
+    model = experiment.model
+    if model.norm_epsilon is not None and (model.architecture == "distilbert" or model.architecture not in FAMILIES):
+        yield Fault("model.norm_epsilon", "is fixed in this class", str(model.norm_epsilon), "leave it out")
+
+
+@_reads("model.architecture", "model.weights")
+def _weights_are_of_a_family(experiment: Experiment) -> Iterator[Fault]:
+    model = experiment.model
+    if model.weights and model.architecture not in FAMILIES:
+        rule = f"is for {', '.join(FAMILIES)}"
+        yield Fault("model.weights", rule, model.architecture, "leave it out: other classes start from random weights")
+
+
+@_reads("shards.source", "tokenizer.source", "model.weights")
+def _shards_come_with_a_tokenizer(experiment: Experiment) -> Iterator[Fault]:
+    if experiment.shards.source and not experiment.tokenizer_source[0]:
+        hint = "name the tokenizer that they were made with"
+        yield Fault("tokenizer.source", "must be given where shards.source is", "nothing", hint)
+
+
 @_reads("model.width", "model.heads")
 def _heads_divide_the_width(experiment: Experiment) -> Iterator[Fault]:
     width, heads = experiment.model.width, experiment.model.heads
@@ -62,11 +91,11 @@ def _sequences_fit_the_positions(experiment: Experiment) -> Iterator[Fault]:
         yield Fault("shards.sequence_length", rule, str(length), "raise model.max_positions or leave it out")
 
 
-@_reads("tokenizer.kind", "tokenizer.source", "tokenizer.vocab_size", "model.architecture")
+@_reads("tokenizer.kind", "tokenizer.source", "tokenizer.vocab_size", "model.architecture", "model.weights")
 def _bytes_fit_the_vocabulary(experiment: Experiment) -> Iterator[Fault]:
     tokenizer = experiment.tokenizer
     smallest = 256 + len(experiment.family.specials)
-    if tokenizer.kind == "byte_bpe" and not tokenizer.source and tokenizer.vocab_size < smallest:
+    if tokenizer.kind == "byte_bpe" and not experiment.tokenizer_source[0] and tokenizer.vocab_size < smallest:
         rule = f"must be at least {smallest} for byte_bpe (256 bytes and the special tokens)"
         yield Fault("tokenizer.vocab_size", rule, str(tokenizer.vocab_size))
 

@@ -181,6 +181,8 @@ class Tokenizer(_Section):
 class Shards(_Section):
     """The encoded text on disk."""
 
+    source: str = ""
+    """Shards that exist already: a folder or `gs://…`; empty: make them from the corpus."""
     sequence_length: int = Field(default=128, ge=8, le=65_536)
     """Tokens per sequence, specials included."""
     layout: Literal["compact", "published"] = "compact"
@@ -190,7 +192,7 @@ class Shards(_Section):
 
 
 class Model(_Section):
-    """The model, built from a configuration with random weights."""
+    """The model, built from a configuration with random weights, or with those of an existing one."""
 
     architecture: str = "roberta"
     """`roberta`, `bert`, `distilbert`, `electra`, `gpt2`, or the name of a TensorFlow class of Transformers."""
@@ -207,6 +209,14 @@ class Model(_Section):
     dropout: float = Field(default=0.1, ge=0, lt=1)
     initializer_range: float = Field(default=0.02, gt=0, le=1000)
     """Standard deviation of the initial weights; about 1/sqrt(width) learns faster in small models."""
+    embedding_width: int | None = Field(default=None, ge=8, le=65_536)
+    """ELECTRA: size of a token's embedding; none: the width."""
+    norm_epsilon: float | None = Field(default=None, gt=0, lt=1)
+    """Of the LayerNorms; none: as in the published models of the family."""
+    weights: str = ""
+    """Weights to start from: a folder, `gs://…` or `hub:ORG/NAME`, as `export` and `push` write it; empty: random."""
+    weights_revision: str = ""
+    """Weights on the Hub: a commit, tag or branch."""
 
 
 class Train(_Section):
@@ -309,6 +319,17 @@ class Experiment(_Section):
     @property
     def feed_forward(self) -> int:
         return self.model.feed_forward or 4 * self.model.width
+
+    @property
+    def embedding_width(self) -> int:
+        return self.model.embedding_width or self.model.width
+
+    @property
+    def tokenizer_source(self) -> tuple[str, str]:
+        """Where an existing tokenizer is, and its revision: weights bring their own. Empty: one is trained."""
+        if self.tokenizer.source or not self.model.weights:
+            return self.tokenizer.source, self.tokenizer.revision
+        return self.model.weights, self.model.weights_revision
 
     @property
     def max_positions(self) -> int:

@@ -9,33 +9,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from tpudeck.corpus.hub import explained, split_id
 from tpudeck.errors import ArtefactError
+from tpudeck.folders import bring
 from tpudeck.storage import hash_file, read_json, write_atomic, write_json
 from tpudeck.tokenizer import recipes
 from tpudeck.tokenizer.loaded import TOKENIZER_FILES, LoadedTokenizer, load
 
-__all__ = ["Adopted", "adopt", "fetch", "identity"]
+if TYPE_CHECKING:
+    from tpudeck.pretrained import Weights
+
+__all__ = ["Adopted", "adopt", "fetch", "identity", "require_same_tokens"]
 
 
 def fetch(source: str, revision: str) -> Path:
-    """The folder that holds a tokenizer's files, downloaded where it is on the Hub."""
-    if not source.startswith("hub:"):
-        path = Path(source).expanduser()
-        if not path.exists():
-            raise ArtefactError(
-                f"there is no tokenizer {source}", hint="give a folder, a tokenizer.json, or hub:ORG/NAME"
-            )
-        return path
-    name = split_id(source)
-    with explained(name, "tokenizer"):
-        from huggingface_hub import snapshot_download
-
-        return Path(snapshot_download(name, revision=revision or None, allow_patterns=list(TOKENIZER_FILES)))
+    """The folder that holds a tokenizer's files, brought here where it is in a bucket or on the Hub."""
+    return bring(source, revision, patterns=TOKENIZER_FILES, what="tokenizer").path
 
 
 def _files(source: Path) -> dict[str, Path]:
@@ -78,7 +70,9 @@ def adopt(source: Path, objective: str, *, name: str) -> Adopted:
             f"the tokenizer {name} has no mask token, and a masked language model is trained with one",
             hint="take another, or train one; or train a causal model: model.architecture=gpt2",
         )
+    files = _files(source)
     data = orjson.loads(tokenizer.rust.to_str())
+    before = orjson.dumps(data)
     names = _names(tokenizer, objective)
     warnings = []
     if fault := _fault_in_marks(tokenizer, objective):
@@ -88,10 +82,13 @@ def adopt(source: Path, objective: str, *, name: str) -> Adopted:
         for id_ in tokenizer.special_ids:
             if id_ < len(data["model"]["vocab"]):
                 data["model"]["vocab"][id_][1] = recipes.UNREACHABLE
-    text = orjson.dumps(data, option=orjson.OPT_INDENT_2).decode()
+    if orjson.dumps(data) == before:  # to the letter: shards and runs know it by its hash
+        text = files["tokenizer.json"].read_text(encoding="utf-8")
+    else:
+        text = orjson.dumps(data, option=orjson.OPT_INDENT_2).decode()
     warnings += _still_special(text, tokenizer, name)
     return Adopted(
-        files=_files(source),
+        files=files,
         text=text,
         names={"tokenizer_class": "PreTrainedTokenizerFast", **names},
         kind=data["model"]["type"],
@@ -139,3 +136,24 @@ def _still_special(text: str, tokenizer: LoadedTokenizer, name: str) -> list[str
     tokens = [rust.id_to_token(id_) for id_ in tokenizer.special_ids]
     turned = [token for token in tokens if rust.token_to_id(token) in rust.encode(token, add_special_tokens=False).ids]
     return [f"{name} turns text that spells {', '.join(turned)} into special tokens"] if turned else []
+
+
+def require_same_tokens(tokenizer: LoadedTokenizer, weights: Weights) -> list[str]:
+    """Raise where a number means another token to the weights than to this tokenizer; what a person should hear.
+
+    Tokens that only this tokenizer has are new: they start from random embeddings.
+    """
+    try:
+        known = load(fetch(weights.source, weights.revision)).rust.get_vocab(with_added_tokens=True)
+    except ArtefactError:
+        return [f"{weights.source} holds no tokenizer to compare with: it is taken to be the one given"]
+    ours = tokenizer.rust.get_vocab(with_added_tokens=True)
+    other = sorted((id_, token) for token, id_ in known.items() if ours.get(token) != id_)
+    if other:
+        id_, token = other[0]
+        raise ArtefactError(
+            f"{len(other):,} of {len(known):,} tokens of the weights {weights.source} have other ids, or none, in the "
+            f"tokenizer {tokenizer.folder}: {token!r} is {ours.get(token, 'unknown')} and was {id_}",
+            hint="leave tokenizer.source out: the weights bring their own tokenizer",
+        )
+    return []

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tpudeck import pretrained
 from tpudeck.config import Home
 from tpudeck.corpus import fingerprint, open_corpus
 from tpudeck.errors import InputError
@@ -40,13 +41,17 @@ def prepare(job: Job) -> dict[str, Any]:
     folder_out = _checked_out(Path(out)) if out else None
     job.writer.event(PhaseChanged(phase="tokenizer", promise_s=_PROMISE_S))
     stage = _Stage(job, experiment)
-    if experiment.tokenizer.source:
+    weights = pretrained.fitting(experiment)
+    if experiment.tokenizer_source[0]:
         manifest, cached = stage.existing()
     else:
         manifest, cached = stage.trained()
     for warning in manifest["warnings"]:
         job.writer.event(Noticed(message=warning, level="warning"))
     folder = job.home.tokenizers / manifest["key"]
+    if weights is not None and experiment.tokenizer.source:
+        for notice in existing.require_same_tokens(load(folder), weights):
+            job.writer.event(Noticed(message=notice, level="warning"))
     if folder_out is not None:
         folder_out.mkdir(parents=True, exist_ok=True)
         load(folder).save(folder_out, model_max_length=experiment.max_positions)
@@ -70,15 +75,15 @@ class _Stage:
 
     def existing(self) -> tuple[dict[str, Any], bool]:
         """One that exists: copied, so that a run does not change with its source."""
-        settings = self.experiment.tokenizer
-        source = existing.fetch(settings.source, settings.revision)
+        named, revision = self.experiment.tokenizer_source
+        source = existing.fetch(named, revision)
         key = _existing_key(self.experiment, source)
         if found := artefacts.find(self.job.home, key):
             return found, True
-        brought = existing.adopt(source, self.experiment.objective, name=settings.source)
+        brought = existing.adopt(source, self.experiment.objective, name=named)
         about = {
             "kind": brought.kind,
-            "source": settings.source,
+            "source": named,
             "requested_vocab_size": None,
             "vocab_size": brought.vocab_size,
             "warnings": brought.warnings,
@@ -157,8 +162,8 @@ def _existing_key(experiment: Experiment, source: Path) -> str:
 
 def ready(experiment: Experiment, home: Home) -> Path | None:
     """The folder of the experiment's tokenizer where it is finished; nothing is trained."""
-    if experiment.tokenizer.source:
-        key = _existing_key(experiment, existing.fetch(experiment.tokenizer.source, experiment.tokenizer.revision))
+    if experiment.tokenizer_source[0]:
+        key = _existing_key(experiment, existing.fetch(*experiment.tokenizer_source))
     else:
         key = artefacts.input_key(_training_inputs(experiment))
     return home.tokenizers / key if artefacts.find(home, key) else None

@@ -8,6 +8,7 @@
     names          TensorFlow's variables under the names that PyTorch's state dicts use
     transformer    the arithmetic of the five families, from embeddings to hidden states and logits
     model          weights (made by Transformers' class), and their logits
+    initial        existing weights, to start from
     dropout        random bits from (seed, layer, step, microstep, replica)
     optimizer      AdamW
     learning_rate  warm-up and decay, on the host

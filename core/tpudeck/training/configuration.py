@@ -74,28 +74,31 @@ def configuration(experiment: Experiment, vocabulary: Vocabulary) -> Any:
         "feed_forward": experiment.feed_forward,
         "positions": experiment.max_positions + family.position_offset,
         "dropout": model.dropout,
+        "embedding_width": experiment.embedding_width,
     }
+    if model.norm_epsilon is not None:
+        values["norm_epsilon"] = model.norm_epsilon
     special = {"pad_token_id": vocabulary.pad_id, "bos_token_id": vocabulary.bos_id, "eos_token_id": vocabulary.eos_id}
-    sizes = {key: values[value] for value, keys in names.items() for key in keys}
-    extra = _EXTRA.get(model.architecture, {})
-    return config_class(
-        vocab_size=vocabulary.padded_size, initializer_range=model.initializer_range, **special, **sizes, **extra
-    )
+    sizes = {key: values[value] for value, keys in names.items() if value in values for key in keys}
+    given = {"vocab_size": vocabulary.padded_size, "initializer_range": model.initializer_range, **special, **sizes}
+    return config_class(**_EXTRA.get(model.architecture, {}) | given)
 
 
 _BERT_NAMES = {
     "layers": ("num_hidden_layers",),
-    "width": ("hidden_size", "embedding_size"),
+    "width": ("hidden_size",),
+    "embedding_width": ("embedding_size",),
     "heads": ("num_attention_heads",),
     "feed_forward": ("intermediate_size",),
     "positions": ("max_position_embeddings",),
     "dropout": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
+    "norm_epsilon": ("layer_norm_eps",),
 }
 """What we say → the configuration's keys. `embedding_size` is that of models that can embed at a smaller width."""
 
 _NAMES: dict[str, dict[str, tuple[str, ...]]] = {
-    "bert": _BERT_NAMES | {"width": ("hidden_size",)},
-    "roberta": _BERT_NAMES | {"width": ("hidden_size",)},
+    "bert": _BERT_NAMES | {"embedding_width": ()},
+    "roberta": _BERT_NAMES | {"embedding_width": ()},
     "distilbert": {
         "layers": ("n_layers",),
         "width": ("dim",),
@@ -111,6 +114,7 @@ _NAMES: dict[str, dict[str, tuple[str, ...]]] = {
         "feed_forward": ("n_inner",),
         "positions": ("n_positions",),
         "dropout": ("resid_pdrop", "embd_pdrop", "attn_pdrop"),
+        "norm_epsilon": ("layer_norm_epsilon",),
     },
 }
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from tpudeck import pretrained
 from tpudeck.errors import ArtefactError, Fault, InputError, PresetError
 from tpudeck.shards import ShardSet, open_set
 from tpudeck.storage import read_json
@@ -15,6 +16,7 @@ from tpudeck.tokenizer import LoadedTokenizer, load
 
 if TYPE_CHECKING:
     from tpudeck.presets import Experiment
+    from tpudeck.pretrained import Weights
 
 __all__ = ["Inputs", "read_inputs", "read_tokenizer"]
 
@@ -26,6 +28,8 @@ class Inputs:
     experiment: Experiment
     tokenizer: LoadedTokenizer
     shards: ShardSet
+    weights: Weights | None
+    """What to start from; none where that is random weights, or a checkpoint of the run itself."""
 
 
 def read_inputs(run: Path, experiment: Experiment) -> Inputs:
@@ -48,7 +52,9 @@ def read_inputs(run: Path, experiment: Experiment) -> Inputs:
     if ordinary < 1:
         fault = Fault("tokenizer.vocab_size", "must leave room for ordinary tokens", str(tokenizer.vocab_size))
         raise PresetError([fault], source=experiment.name)
-    return Inputs(experiment, tokenizer, shards)
+    begun = any((run / "checkpoints").glob("step-*/manifest.json"))
+    weights = pretrained.find(experiment) if experiment.model.weights and not begun else None
+    return Inputs(experiment, tokenizer, shards, weights)
 
 
 def read_tokenizer(run: Path) -> LoadedTokenizer:

@@ -16,7 +16,7 @@ from tpudeck.errors import InputError
 if TYPE_CHECKING:
     import tensorflow as tf
 
-__all__ = ["by_name", "decays", "to_pytorch"]
+__all__ = ["by_name", "decays", "from_pytorch", "to_pytorch"]
 
 
 def by_name(variables: list[tf.Variable]) -> dict[str, tf.Variable]:
@@ -34,6 +34,15 @@ def to_pytorch(variable: tf.Variable, value: npt.NDArray[Any]) -> npt.NDArray[An
     name, transpose = _convert(variable)
     turned = np.ascontiguousarray(apply_transpose(transpose, value, pt_to_tf=False))
     return turned.reshape(-1) if name.endswith(".bias") else turned  # TensorFlow's GPT-2 has biases of shape [1, n]
+
+
+def from_pytorch(variable: tf.Variable, value: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """What PyTorch's layer of that name holds, as this variable does; the inverse of :func:`to_pytorch`."""
+    from transformers.modeling_tf_pytorch_utils import apply_transpose
+
+    name, transpose = _convert(variable)
+    turned = value if name.endswith(".bias") else apply_transpose(transpose, value, pt_to_tf=True)
+    return np.ascontiguousarray(turned).reshape(variable.shape)
 
 
 def decays(name: str) -> bool:

@@ -104,12 +104,14 @@ def read_or_make_plan(path: Path, inputs: Inputs, machine: Machine, *, step_s: f
     Raises :class:`ArtefactError` where what was planned with is no longer what there is.
     """
     sequences = len(inputs.shards.split("train"))
-    now = {
+    now: dict[str, Any] = {
         "global_batch": global_batch_size(inputs.experiment, replicas=machine.replicas),
         "sequences": sequences,
         "vocab_size": inputs.tokenizer.vocab_size,
         "tokenizer_hash": inputs.tokenizer.hash,
     }
+    if inputs.weights is not None:
+        now["weights"] = inputs.weights.record()
     if not path.exists():
         measured = step_s if needs_step_time(inputs.experiment) else None
         made = schedule(inputs.experiment, sequences=sequences, replicas=machine.replicas, step_s=measured)

@@ -4,7 +4,8 @@
 
     starting        read and check the inputs, take the devices
     compiling       build the model, do a step that changes nothing (more of them where the run's length is a time)
-                    write plan.json, or obey the one there is; load the newest checkpoint that is whole
+                    write plan.json, or obey the one there is; load the newest checkpoint that is whole, or the weights
+                    to start from, which are evaluated and kept as step 0
     training        call the loop, for about a second each time; between calls:
         metrics                 every train.log_every
         evaluating              every train.eval_every and at the end
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tpudeck import pretrained
 from tpudeck.errors import ArtefactError, InterruptedRunError, TrainingDivergedError, disk_is_full, in_one_line
 from tpudeck.presets import FAMILIES
 from tpudeck.runs.events import (
@@ -41,6 +43,7 @@ from tpudeck.training.checkpoints import CheckpointWriter, assign
 from tpudeck.training.environment import differences, environment
 from tpudeck.training.evaluate import Score
 from tpudeck.training.fill import fill_sample
+from tpudeck.training.initial import start_from
 from tpudeck.training.learning_rate import learning_rate
 from tpudeck.training.meter import Meter
 from tpudeck.training.pace import Pace
@@ -116,8 +119,10 @@ class Trainer:
         )
 
     def run(self) -> dict[str, Any]:
-        self._restore()
+        resumed = self._restore()
         try:
+            if not resumed and self._experiment.model.weights:
+                self._start_from_weights()
             self._train()
             self._take_stock(at_end=True)
         except TrainingDivergedError as error:
@@ -136,8 +141,8 @@ class Trainer:
             return f"{fork} {lower} begins anew with a lower learning rate"
         return f"{fork} --checkpoint last {lower} goes on from step {kept.step:,} with a lower learning rate"
 
-    def _restore(self) -> None:
-        """Go on from the newest checkpoint that is whole, if there is one."""
+    def _restore(self) -> bool:
+        """Go on from the newest checkpoint that is whole; false where there is none."""
         writer = self._job.writer
         found = self._checkpoints.newest(
             lambda step, reason: writer.event(CheckpointRejected(step=step, reason=reason))
@@ -155,6 +160,14 @@ class Trainer:
                 self._scores[found.step] = Score(**found.score)
         changed = differences(found.environment, self._environment) if found else ()
         writer.event(AttemptStarted(resume_from_step=self._step, environment_changed=changed))
+        return found is not None
+
+    def _start_from_weights(self) -> None:
+        """Take existing weights over, see how good they are, and keep them: nothing later asks for their source."""
+        weights = self._inputs.weights or pretrained.find(self._experiment)
+        started = start_from(weights, self._training.model)
+        self._job.writer.event(Noticed(message=f"starts from {weights.name}: {started.in_words()}"))
+        self._take_stock(at_end=True)
 
     def _require_own_tokenizer(self, checkpoint: Checkpoint) -> None:
         """The same numbers mean other words to another tokenizer."""

@@ -58,9 +58,11 @@ class _Names:
     head: str
     head_norm: str
     head_bias: str
+    projection: str = ""
+    """From the width of the embeddings to that of the layers, in models where they differ."""
 
 
-def _bert_names(model: str, head: str, head_norm: str, head_bias: str) -> _Names:
+def _bert_names(model: str, head: str, head_norm: str, head_bias: str, projection: str = "") -> _Names:
     layer = f"{model}.encoder.layer.{{}}"
     return _Names(
         word=f"{model}.embeddings.word_embeddings.weight",
@@ -76,6 +78,7 @@ def _bert_names(model: str, head: str, head_norm: str, head_bias: str) -> _Names
         head=head,
         head_norm=head_norm,
         head_bias=head_bias,
+        projection=projection,
     )
 
 
@@ -85,7 +88,11 @@ _NAMES = {
     ),
     "roberta": _bert_names("roberta", "lm_head.dense", "lm_head.layer_norm", "lm_head.bias"),
     "electra": _bert_names(
-        "electra", "generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head.bias"
+        "electra",
+        "generator_predictions.dense",
+        "generator_predictions.LayerNorm",
+        "generator_lm_head.bias",
+        projection="electra.embeddings_project",
     ),
     "distilbert": _Names(
         word="distilbert.embeddings.word_embeddings.weight",
@@ -132,6 +139,8 @@ class Transformer:
     def hidden(self, ids_BS: tf.Tensor, drop: Drop) -> tf.Tensor:
         """The hidden states of all positions, [B, S, D]."""
         hidden_BSD = drop(self._embed(ids_BS))
+        if f"{self._names.projection}.weight" in self._weights:
+            hidden_BSD = self._dense(hidden_BSD, self._names.projection)
         layer = self._causal_layer if self._causal else self._layer
         for number in range(self._shape.layers):
             hidden_BSD = layer(hidden_BSD, number, drop)
@@ -143,8 +152,8 @@ class Transformer:
         if names.head:
             hidden_BPD = gelu(self._dense(hidden_BPD, names.head))
         hidden_BPD = self._norm(hidden_BPD, names.head_norm)
-        B, P, D = hidden_BPD.shape
-        logits_NV = tf.matmul(tf.reshape(hidden_BPD, [B * P, D]), self._weight(names.word), transpose_b=True)
+        B, P, E = hidden_BPD.shape  # as wide as the embeddings
+        logits_NV = tf.matmul(tf.reshape(hidden_BPD, [B * P, E]), self._weight(names.word), transpose_b=True)
         logits_BPV = tf.cast(tf.reshape(logits_NV, [B, P, -1]), tf.float32)
         return logits_BPV + self._weights[names.head_bias] if names.head_bias else logits_BPV
 
