@@ -121,6 +121,7 @@ def check_name(name: str) -> str:
 
 def _check_sources(experiment: Experiment) -> None:
     """Raise for text that cannot be read and for a tokenizer that will not do; what is far away is left to the run."""
+    from tpudeck import pretrained
     from tpudeck.corpus import open_corpus
     from tpudeck.corpus.hub import split_id
     from tpudeck.tokenizer import existing
@@ -133,6 +134,8 @@ def _check_sources(experiment: Experiment) -> None:
         split_id(tokenizer)
     elif tokenizer:
         existing.adopt(existing.fetch(tokenizer, ""), experiment.objective, name=tokenizer)
+    if not experiment.model.weights.startswith("hub:"):
+        pretrained.fitting(experiment)
 
 
 def _device_key(experiment: Experiment) -> str:
@@ -173,10 +176,12 @@ def _with_absolute_paths(experiment: Experiment) -> Experiment:
             return source
         return str(Path(source).expanduser().absolute())
 
+    sources = {"corpus": "source", "tokenizer": "source", "shards": "source", "model": "weights"}
+    sections = {part: getattr(experiment, part) for part in sources}
     return experiment.model_copy(
         update={
-            part: section.model_copy(update={"source": absolute(section.source)})
-            for part, section in (("corpus", experiment.corpus), ("tokenizer", experiment.tokenizer))
+            part: section.model_copy(update={sources[part]: absolute(getattr(section, sources[part]))})
+            for part, section in sections.items()
         }
     )
 
