@@ -246,6 +246,23 @@ def test_csv_fields_may_hold_quotes_commas_and_newlines(tmp_path: Path) -> None:
     assert (counts.null, counts.blank) == (1, 2)
 
 
+@pytest.mark.parametrize(
+    ("rows", "kept", "malformed"),
+    [
+        (b'text,id\ngood,1\n"unclosed,2\n', ["good"], 1),
+        (b'id,text\n3,"unclosed\n', ["good"], 1),
+        (b"text\ngood", ["good"], 0),
+        (b'text\n"good"', ["good"], 0),
+    ],
+)
+def test_a_csv_field_without_end_is_no_document(tmp_path: Path, rows: bytes, kept: list[str], malformed: int) -> None:
+    (tmp_path / "a.csv").write_bytes(rows)
+    (tmp_path / "b.csv").write_bytes(b"text\ngood\n")
+    documents, counts = read(corpus(tmp_path / "*.csv"))
+    assert set(documents) == set(kept)
+    assert counts.malformed == malformed
+
+
 def test_a_csv_field_that_never_ends_is_malformed_not_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tpudeck.corpus.files._LONGEST_LINE_BYTES", 1000)
     (tmp_path / "a.csv").write_text("text\ngood\n" + '"' + "never ends\n" * 500)

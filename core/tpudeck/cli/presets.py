@@ -218,14 +218,18 @@ def _device_changes(accelerator: str) -> dict[str, Any]:
 def _dialled(start: Experiment, tokens: str, time: str, utilisation: float) -> dict[str, Any]:
     """What the dial changes: by tokens as they are, by time through the device's speed."""
     from tpudeck import plan
+    from tpudeck.errors import InputError
     from tpudeck.units import parse_count, parse_duration
 
     planned = start.planned_device
     replicas = planned[1] if planned else 1
     if tokens:
         return plan.dial_tokens(start, parse_count(tokens), replicas=replicas)
+    seconds = parse_duration(time)
+    if seconds <= 0:
+        raise InputError(f"--time must be more than nothing, got {time!r}")
     peak = replicas * planned[0].peak_bf16_flops_per_device if planned else _measured_peak(utilisation)
-    return plan.dial_compute(start, parse_duration(time) * peak * utilisation, replicas=replicas)
+    return plan.dial_compute(start, seconds * peak * utilisation, replicas=replicas)
 
 
 def _measured_peak(utilisation: float) -> float:
