@@ -14,10 +14,11 @@ from textual.app import ComposeResult
 
 from tpudeck_tui.ascii import to_ascii
 from tpudeck_tui.cells import clean
-from tpudeck_tui.plot import ASCII, BLOCKS, BRAILLE, DotGlyphs
+from tpudeck_tui.plot.curve import MARKERS, Flag, Line
+from tpudeck_tui.plot.dots import ASCII, BLOCKS, BRAILLE, DotGlyphs
 from tpudeck_tui.theme import DEFAULT_VARIABLES, palette
 from tpudeck_tui.widgets.canvas import PaintingApp
-from tpudeck_tui.widgets.chart import MARKERS, Chart, Flag, Line
+from tpudeck_tui.widgets.chart import Chart
 from tui.views import screen_text
 
 
@@ -45,7 +46,7 @@ class Shown(PaintingApp):
         yield self.chart
 
     def on_chart_export_requested(self, message: Chart.ExportRequested) -> None:
-        self.exports.append(message.text)
+        self.exports.append("".join(message.pieces))
 
 
 FALLING = [5 - 3 * index / 100 for index in range(100)]
@@ -80,13 +81,13 @@ async def test_keys_zoom_pan_and_show_all_again() -> None:
         app.chart.focus()
         await pilot.press("plus", "plus")
         assert "zoom" in screen_text(app)
-        low, high = app.chart._shown_range() or (0, 0)
+        low, high = app.chart.view.range_shown() or (0, 0)
         assert high == 1000
         assert low > 700
         await pilot.press("less_than_sign")
-        assert (app.chart._shown_range() or (0, 0))[1] < 1000
+        assert (app.chart.view.range_shown() or (0, 0))[1] < 1000
         await pilot.press("0")
-        assert app.chart._shown_range() == (10, 1000)
+        assert app.chart.view.range_shown() == (10, 1000)
 
 
 async def test_a_zoomed_window_at_the_end_follows_new_points() -> None:
@@ -95,7 +96,7 @@ async def test_a_zoomed_window_at_the_end_follows_new_points() -> None:
         app.chart.focus()
         await pilot.press("plus")
         app.chart.show([line([*FALLING, *FALLING])])
-        assert (app.chart._shown_range() or (0, 0))[1] == 2000
+        assert (app.chart.view.range_shown() or (0, 0))[1] == 2000
 
 
 async def test_the_wheel_zooms_where_the_mouse_is() -> None:
@@ -107,7 +108,7 @@ async def test_the_wheel_zooms_where_the_mouse_is() -> None:
             events.MouseScrollUp(app.chart, 20, 8, 0, -1, 0, False, False, False, screen_x=20, screen_y=8)
         )
         await pilot.pause(0.1)
-        low, high = app.chart._shown_range() or (0, 0)
+        low, high = app.chart.view.range_shown() or (0, 0)
         assert 10 < low < high < 1000
 
 

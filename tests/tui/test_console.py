@@ -111,7 +111,7 @@ async def test_a_growing_run_is_seen_to_grow(deck: Deck, home: Home) -> None:
         writer.close()
         await until(pilot, "step 2,000 of 5,400")
         chart = deck.screen.query_one("#main-chart", Chart)
-        assert chart.lines[0].step[-1] == 2000
+        assert chart.view.curves[0].line.step[-1] == 2000
     run.release()
 
 

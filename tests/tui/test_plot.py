@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tpudeck_tui.plot import (
-    ASCII,
-    BLOCKS,
-    BRAILLE,
-    Points,
-    Scale,
-    columns_for,
-    format_tick,
-    nice_scale,
-    raster,
-    summarise,
-    ticks,
-)
+from tpudeck_tui.plot.axes import Scale, format_tick, nice_scale, ticks, time_ticks
+from tpudeck_tui.plot.columns import Points, Summary, Values, columns_for, summarise
+from tpudeck_tui.plot.dots import ASCII, BLOCKS, BRAILLE, raster
 
 finite = st.floats(-1e38, 1e38)
 anything = st.one_of(finite, st.sampled_from([math.nan, math.inf, -math.inf, 0.0, 1e-38, -1e-38]))
@@ -70,6 +61,58 @@ def test_columns_that_are_full_look_the_same_after_new_points(values: list[float
     np.testing.assert_array_equal(one.high_C[:full], two.high_C[:full])
 
 
+@given(st.integers(0, 10**6), st.integers(1, 10**6), st.integers(0, 10**6), counts)
+def test_a_window_that_moves_keeps_its_columns(low: int, span: int, by: int, count: int) -> None:
+    before, after = columns_for(low, low + span, count), columns_for(low + by, low + by + span, count)
+    assert after.width == before.width
+    assert ((after.start - before.start) / before.width).is_integer()
+
+
+@pytest.mark.parametrize("above_zero", [False, True])
+@given(st.integers(0, 2**32), st.lists(st.integers(1, 2000), min_size=1, max_size=6), counts)
+def test_what_was_kept_of_a_growing_curve_says_the_same_as_all_of_its_points(
+    above_zero: bool, seed: int, sizes: list[int], count: int
+) -> None:
+    chance = np.random.default_rng(seed)
+    total = sum(sizes)
+    y = chance.normal(size=total)
+    y[chance.random(total) < 0.003] = math.nan
+    x = np.sort(chance.integers(0, total, total))
+    values = Values()
+    end = 0
+    for size in sizes:
+        end += size
+        columns = columns_for(float(x[0]), float(x[end - 1]), count)
+        found = summarise(Points(x[:end], values.grow(y[:end])), columns, above_zero=above_zero)
+        expect = by_hand(x[:end], y[:end], columns.edges, above_zero=above_zero)
+        for one, two in zip(vars(found).values(), vars(expect).values(), strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+def by_hand(x: np.ndarray, y: np.ndarray, edges: np.ndarray, *, above_zero: bool) -> Summary:
+    """The same, point by point."""
+    rows = []
+    for left, right in pairwise(edges):
+        here = y[(x >= left) & ((x < right) | ((right == edges[-1]) & (x == right)))]
+        usable = here[np.isfinite(here) & ((here > 0) | (not above_zero))]
+        low, high = (usable.min(), usable.max()) if len(usable) else (math.nan, math.nan)
+        first = here[0] if len(usable) and here[0] in usable else low
+        last = here[-1] if len(usable) and here[-1] in usable else high
+        rows.append((low, high, first, last, len(usable) < len(here), not np.isfinite(here).all()))
+    low, high, first, last, broken, nan = (np.array(column) for column in zip(*rows, strict=True))
+    return Summary(low, high, first, last, broken, nan)
+
+
+def test_times_since_the_epoch_and_steps_are_searched_as_they_are_stored() -> None:
+    step = np.arange(0, 5000, 5)
+    steps, copies = Points(step, Values(step)), Points(step.astype(float), step)
+    times = Points(step + 1.7e9, Values(step), origin=1.7e9)
+    places = [-1.0, 0.0, 4.5, 5.0, 5.5, 4995.0, 1e300, -1e300]
+    for after in (False, True):
+        np.testing.assert_array_equal(steps.find(places, after=after), copies.find(places, after=after))
+        np.testing.assert_array_equal(times.find(places, after=after), copies.find(places, after=after))
+
+
 @given(curves, counts)
 def test_no_extreme_is_ever_lost(pairs: list[tuple[int, float]], count: int) -> None:
     points = points_of(pairs)
@@ -95,11 +138,9 @@ def test_any_curve_can_be_drawn_and_shows_something_where_it_has_a_value(
     pairs: list[tuple[int, float]], log: bool, rows: int, line: bool
 ) -> None:
     points = points_of(pairs)
-    if log:
-        points = points.positive
     columns = columns_for(points.x[0], points.x[-1], 80)
-    summary = summarise(points, columns)
-    drawable = points.y[np.isfinite(points.y)]
+    summary = summarise(points, columns, above_zero=log)
+    drawable = points.y[np.isfinite(points.y) & ((points.y > 0) | (not log))]
     low, high = (drawable.min(), drawable.max()) if len(drawable) else (0.0, 1.0)
     dots = raster(summary, nice_scale(low, high, log=log), rows * 4, line=line)
     assert dots.shape == (rows * 4, 80)
@@ -161,6 +202,13 @@ def test_ticks_are_inside_the_axis_and_few(one: float, two: float, count: int) -
     slack = (scale.high / 2 - scale.low / 2) * 1e-6
     assert len(found) <= 4 * count + 1
     assert all(scale.low - slack <= tick <= scale.high + slack for tick in found)
+
+
+@given(st.floats(0, 1e8), st.floats(0.1, 1e8), st.integers(1, 12))
+def test_ticks_of_time_are_inside_the_axis_and_few(low: float, span: float, count: int) -> None:
+    found = time_ticks(low, low + span, count)
+    assert len(found) <= count + 1
+    assert all(low <= tick <= low + span for tick in found)
 
 
 def test_a_logarithmic_axis_is_ticked_at_powers_of_ten() -> None:

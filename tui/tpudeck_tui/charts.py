@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
 from typing import ClassVar
 
 from textual import on
 from textual.binding import BindingType
 
-from tpudeck_tui.plot import ASCII, BLOCKS, BRAILLE, DotGlyphs
+from tpudeck_tui.plot.curve import X_AXES
+from tpudeck_tui.plot.dots import ASCII, BLOCKS, BRAILLE, DotGlyphs
+from tpudeck_tui.plot.view import SMOOTHING
 from tpudeck_tui.screens.base import DeckScreen, shown
-from tpudeck_tui.widgets.chart import SMOOTHING, X_AXES, Chart
+from tpudeck_tui.widgets.chart import Chart
 
 __all__ = ["ChartScreen", "FullScreen"]
 
@@ -45,28 +50,32 @@ class ChartScreen(FullScreen):
         """A chart with the settings it had last time."""
         chart.id = f"{key}-chart"
         kept = self.app.memory.get(f"chart.{key}", {})
-        chart.log_scale = bool(kept.get("log", chart.log_scale))
+        view = chart.view
+        view.log = bool(kept.get("log", view.log))
         if kept.get("smoothing") in SMOOTHING:
-            chart.smoothing = kept["smoothing"]
+            view.smoothing = kept["smoothing"]
         if kept.get("x") in X_AXES:
-            chart.x_axis = kept["x"]
+            view.x_axis = kept["x"]
         return chart
 
     @on(Chart.Changed)
     def _remember(self, message: Chart.Changed) -> None:
-        chart = message.chart
-        key = (chart.id or "").removesuffix("-chart")
-        kept = {"log": chart.log_scale, "smoothing": chart.smoothing, "x": chart.x_axis}
+        view = message.chart.view
+        key = (message.chart.id or "").removesuffix("-chart")
+        kept = {"log": view.log, "smoothing": view.smoothing, "x": view.x_axis}
         self.app.memory.keep(f"chart.{key}", kept)
 
-    def write_csv(self, name: str, text: str) -> None:
-        """Write an export, and say where."""
-        folder = self.app.home.root / "exports"
-        path = folder / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}.csv"
+    def write_csv(self, name: str, pieces: Iterable[str]) -> None:
+        """Write an export in the background, and say where: a million points take a second."""
+        path = self.app.home.root / "exports" / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}.csv"
+        self.run_worker(partial(self._write, path, pieces), thread=True)
+
+    def _write(self, path: Path, pieces: Iterable[str]) -> None:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("w", encoding="utf-8") as file:
+                file.writelines(pieces)
         except OSError as error:
-            self.app.tell(error)
-            return
-        self.app.say(f"wrote {path}")
+            self.app.call_from_thread(self.app.tell, error)
+        else:
+            self.app.call_from_thread(self.app.say, f"wrote {path}")

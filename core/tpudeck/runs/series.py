@@ -22,13 +22,15 @@ import numpy.typing as npt
 
 from tpudeck.runs.numbers import decode_number
 
-__all__ = ["MetricTables", "Metrics", "Series", "Table", "count_lines", "smooth"]
+__all__ = ["Average", "MetricTables", "Metrics", "Series", "Table", "count_lines", "smooth"]
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Row: TypeAlias = dict[str, Any]
 
 _META = ("step", "time", "attempt")
+_PIECE = 1 << 14
+"""Values averaged at a time: few enough to stay in the processor's cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,26 +54,47 @@ def count_lines(data: bytes) -> int:
 
 
 def smooth(values: Floats, *, weight: float) -> Floats:
-    """Debiased exponential average over the full data: ``s_i = sum_j w^(i-j) v_j / sum_j w^(i-j)``.
+    """The debiased exponential average of all values (see :class:`Average`)."""
+    return Average(weight)(values)
 
-    Values that are not finite are left out of the average, and stay as they are. `weight` 0 changes nothing; towards 1
-    it averages over about ``1 / (1 - weight)`` points.
+
+class Average:
+    """Debiased exponential average that goes on where it stopped: ``s_i = sum_j w^(i-j) v_j / sum_j w^(i-j)``.
+
+    Values that are not finite are left out of the average, and stay as they are. A weight of 0 changes nothing; towards
+    1 it averages over about ``1 / (1 - weight)`` points.
     """
-    smoothed = np.array(values, dtype=np.float64)
-    finite = np.isfinite(smoothed)
-    smoothed[finite] = _average(smoothed[finite], weight)
-    return smoothed
 
+    def __init__(self, weight: float) -> None:
+        self._weight = weight
+        self._vanished = math.ceil(math.log(1e-17) / math.log(weight)) if weight > 0 else 0
+        """From which power on w^i no longer counts."""
+        self._powers = weight ** np.arange(1, min(_PIECE, self._vanished) + 1)
+        self._sum = 0.0
+        self._count = 0
 
-def _average(values: Floats, weight: float) -> Floats:
-    if weight <= 0 or not len(values):
-        return values
-    sums = _recursion(values, weight)
-    # The sum of the weights is 1 / (1 - w) once w^i has vanished; only before that it has to be worked out.
-    young = min(len(values), math.ceil(math.log(1e-17) / math.log(weight)))
-    sums[:young] *= (1 - weight) / (1 - weight ** np.arange(1, young + 1))
-    sums[young:] *= 1 - weight
-    return sums
+    def __call__(self, values: Floats) -> Floats:
+        """The averages at the next values."""
+        smoothed = np.array(values, dtype=np.float64)
+        for start in range(0, len(smoothed) if self._weight > 0 else 0, _PIECE):
+            piece = smoothed[start : start + _PIECE]
+            finite = np.isfinite(piece)
+            if finite.all():
+                piece[:] = self._go_on(piece)
+            elif finite.any():
+                piece[finite] = self._go_on(piece[finite])
+        return smoothed
+
+    def _go_on(self, values: Floats) -> Floats:
+        sums = _recursion(values, self._weight)
+        carried = self._powers[: len(sums)]
+        sums[: len(carried)] += self._sum * carried
+        # The sum of the weights is 1 / (1 - w) once w^i has vanished; only before that it has to be worked out.
+        ages = np.arange(self._count + 1, min(self._count + len(sums), self._vanished) + 1)
+        self._sum, self._count = float(sums[-1]), self._count + len(sums)
+        sums *= 1 - self._weight
+        sums[: len(ages)] /= 1 - self._weight**ages
+        return sums
 
 
 def _recursion(values: Floats, weight: float, block: int = 128) -> Floats:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from tpudeck.units import format_count, format_duration
 from tpudeck_tui import run_cells
 from tpudeck_tui.cells import pad
+from tpudeck_tui.plot.curve import MARKERS
 from tpudeck_tui.theme import SERIES_COLOURS
-from tpudeck_tui.widgets.chart import MARKERS
 
 if TYPE_CHECKING:
     from tpudeck.runs.reader import RunSnapshot

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tpudeck.runs.events import AttemptStarted, CheckpointSaved, Evaluated, EventLine
-from tpudeck_tui.widgets.chart import Flag, Line
+from tpudeck_tui.plot.curve import Flag, Line
 
 if TYPE_CHECKING:
     from tpudeck.runs.reader import RunSnapshot
@@ -62,8 +62,10 @@ def _line(
     if tokens is not None and len(tokens):
         same = len(tokens) == len(series)
         seen = tokens.value if same else np.interp(series.step, tokens.step, tokens.value)
-    value = series.value if scale == 1 else series.value * scale
-    return Line(label, series.step, series.time - created, value, tokens=seen, index=index, dim=dim)
+    return Line(
+        label, series.step, series.time, series.value,
+        tokens=seen, index=index, dim=dim, began=created, scale=scale,
+    )  # fmt: skip
 
 
 def curves(seen: Seen, metric: Metric) -> list[Line]:

@@ -12,7 +12,9 @@ from tpudeck.inspection.records import records, training_records
 from tpudeck.plan import global_batch_size
 from tpudeck.units import format_bytes, format_count
 from tpudeck_tui.cells import clean, fit, progress_bar, wrap
-from tpudeck_tui.plot import BRAILLE, Points, columns_for, nice_scale, raster, summarise
+from tpudeck_tui.plot.axes import nice_scale
+from tpudeck_tui.plot.columns import Points, columns_for, summarise
+from tpudeck_tui.plot.dots import BRAILLE, raster
 from tpudeck_tui.theme import SERIES_COLOURS
 
 if TYPE_CHECKING:

@@ -19,8 +19,9 @@ from tpudeck_tui.charts import ChartScreen
 from tpudeck_tui.messages import Seen
 from tpudeck_tui.panels.comparison import differences, results
 from tpudeck_tui.panels.curves import METRICS, Metric, evaluation_line, metric_line
+from tpudeck_tui.plot.curve import Line
 from tpudeck_tui.screens.base import shown
-from tpudeck_tui.widgets.chart import Chart, Line
+from tpudeck_tui.widgets.chart import Chart
 from tpudeck_tui.widgets.pages import Lines, Pages, TextLine
 
 if TYPE_CHECKING:
@@ -142,8 +143,7 @@ class CompareScreen(ChartScreen):
     def action_metric(self, by: int) -> None:
         self._metric = _METRICS[(_METRICS.index(self._metric) + by) % len(_METRICS)]
         chart = self.query_one(Chart)
-        chart.chart_title, chart.from_zero = self._metric.title, self._metric.from_zero
-        chart.smoothing = self._metric.smoothing
+        chart.show_as(self._metric.title, smoothing=self._metric.smoothing, from_zero=self._metric.from_zero)
         self._paint()
 
     def action_differences(self) -> None:
@@ -155,4 +155,4 @@ class CompareScreen(ChartScreen):
 
     @on(Chart.ExportRequested)
     def _export(self, message: Chart.ExportRequested) -> None:
-        self.write_csv(f"compare-{self._metric.key}", message.text)
+        self.write_csv(f"compare-{self._metric.key}", message.pieces)

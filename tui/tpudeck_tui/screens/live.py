@@ -136,8 +136,7 @@ class LiveScreen(RunActions, ChartScreen):
         """Show another metric in the large chart."""
         self._metric = METRICS[(METRICS.index(self._metric) + by) % len(METRICS)]
         chart = self.query_one("#main-chart", Chart)
-        chart.chart_title, chart.from_zero = self._metric.title, self._metric.from_zero
-        chart.smoothing = self._metric.smoothing
+        chart.show_as(self._metric.title, smoothing=self._metric.smoothing, from_zero=self._metric.from_zero)
         self._paint()
 
     def action_run(self, by: int) -> None:
@@ -156,4 +155,4 @@ class LiveScreen(RunActions, ChartScreen):
     @on(Chart.ExportRequested)
     def _export(self, message: Chart.ExportRequested) -> None:
         name = self.folder.name if self.folder else "chart"
-        self.write_csv(f"{name}-{self._metric.key}", message.text)
+        self.write_csv(f"{name}-{self._metric.key}", message.pieces)
