@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardsets import BOS, EOS, UNK, build_set, expected_sequences, some_documents, tokenizer
+from shardsets import BOS, EOS, UNK, WORDS, build_set, expected_sequences, some_documents, tokenizer
 from tpudeck.errors import ArtefactError
-from tpudeck.inspection.curves import Distinct, coverage_curve, row_hashes, zipf_curve
+from tpudeck.inspection.curves import coverage_curve, zipf_curve
+from tpudeck.inspection.hashes import Distinct, row_hashes
 from tpudeck.inspection.shards import inspect_shards
 from tpudeck.shards import ShardSet, open_set
 from tpudeck.tfrecord import encode_example, frame
@@ -116,6 +118,36 @@ def test_other_peoples_shards_are_inspected_without_a_manifest(tmp_path: Path) -
     assert about["unknown_share"] is None
     assert found["vocab_size"] == 10
     assert "37.5 % of the tokens are padding" in messages(found)
+
+
+def test_copies_of_a_record_are_all_in_a_sample_or_none_is(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    documents = [" ".join(rng.choices([*WORDS, "unheard-of"], k=14)) for _ in range(2000)]  # with ends, a sequence each
+    made = make(tmp_path, train=documents + documents[:500], shard_sequences=200)
+    whole = inspect_shards(made)["splits"]["train"]
+    sample = inspect_shards(made, share=0.3)
+    about = sample["splits"]["train"]
+    assert about["sequences"] == whole["sequences"]
+    assert 0.2 < about["sampled_sequences"] / about["sequences"] < 0.4
+    assert whole["duplicate_share"] == 0.2
+    for name in ("unknown_share", "duplicate_share"):
+        assert abs(about[name] - whole[name]) <= 1.6 * about[f"{name}_error"]  # three standard deviations
+        assert 0 < about[f"{name}_error"] < 0.05
+        assert whole[f"{name}_error"] == 0
+    assert about["padding_share"] == 0 < about["padding_share_error"]
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_several_processes_give_the_numbers_of_one(tmp_path: Path, share: float) -> None:
+    made = make(tmp_path)
+    assert inspect_shards(made, share=share, workers=2) == inspect_shards(made, share=share)
+
+
+def test_an_id_that_no_vocabulary_reaches_is_damage(tmp_path: Path) -> None:
+    data = frame(encode_example({"input_ids": np.array([1, 2, 2**31 - 1])}))
+    (tmp_path / "a.tfrecord").write_bytes(data)
+    with pytest.raises(ArtefactError, match="no vocabulary reaches"):
+        inspect_shards(open_set(tmp_path))
 
 
 def test_damage_is_an_error_and_not_a_statistic(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def messages(found: dict[str, Any]) -> str:
 
 def test_every_number_is_what_a_plain_count_gives(tmp_path: Path) -> None:
     words = tokenizer(tmp_path / "t")
-    found = inspect_tokenizer(words, batches(DOCUMENTS), whole_text=True, requested_vocab_size=80)
+    found = inspect_tokenizer(words, batches(DOCUMENTS), requested_vocab_size=80)
     tokens = [word if word in WORDS else "<unk>" for document in DOCUMENTS for word in document.split()]
     counts = Counter(tokens)
     assert found["documents"] == len(DOCUMENTS)
@@ -70,20 +70,34 @@ def test_every_number_is_what_a_plain_count_gives(tmp_path: Path) -> None:
 def test_a_sample_says_how_far_its_ratios_may_be_off(tmp_path: Path) -> None:
     words = tokenizer(tmp_path / "t")
     text = some_documents(4000, seed=3)
-    whole = inspect_tokenizer(words, batches(text), whole_text=True)
+    whole = inspect_tokenizer(words, batches(text))
     assert whole["characters_per_token_error"] == 0
     inside = 0
     for seed in range(40):
         sample = np.random.default_rng(seed).choice(len(text), 200, replace=False)
-        found = inspect_tokenizer(words, [[text[index] for index in sample]], whole_text=False)
+        found = inspect_tokenizer(words, [[text[index] for index in sample]], share=0.05)
         off = abs(found["characters_per_token"] - whole["characters_per_token"])
         inside += off <= found["characters_per_token_error"]
         assert found["characters_per_token_error"] < 0.05  # of about 3.1
     assert inside >= 34  # 95 % of 40 is 38
 
 
+def test_nothing_met_in_a_sample_is_no_proof_that_there_is_nothing(tmp_path: Path) -> None:
+    known = [text for text in DOCUMENTS if "unheard-of" not in text]
+    found = inspect_tokenizer(tokenizer(tmp_path / "t"), [known], share=0.01)
+    assert found["unknown_share"] == 0 < found["unknown_share_error"] < 0.2
+    assert found["round_trip_failure_share_interval"][0] == 0 < found["round_trip_failure_share_interval"][1]
+    assert inspect_tokenizer(tokenizer(tmp_path / "t"), [known])["unknown_share_error"] == 0
+
+
+def test_what_became_unknown_is_told(tmp_path: Path) -> None:
+    found = inspect_tokenizer(tokenizer(tmp_path / "t"), [["w1 zebra w2", "zebra lion"]])
+    assert found["unknown_characters"] == [("zebra", 2), ("lion", 1)]
+    assert "the unknown token: zebra, lion" in messages(found)
+
+
 def test_special_tokens_in_the_text_are_counted(tmp_path: Path) -> None:
-    found = inspect_tokenizer(tokenizer(tmp_path / "t"), [["w1 <mask> w2 <mask>", "<pad>"]], whole_text=True)
+    found = inspect_tokenizer(tokenizer(tmp_path / "t"), [["w1 <mask> w2 <mask>", "<pad>"]])
     assert found["literal_specials"] == {"<mask>": 2, "<pad>": 1}
     assert "spells <mask> 2 times" in messages(found)
 
@@ -97,7 +111,7 @@ def test_pieces_are_what_ids_stand_for(tmp_path: Path) -> None:
 
 def test_a_normaliser_is_no_round_trip_failure_and_bytes_are_single_characters(tmp_path: Path) -> None:
     bpe = trained(tmp_path / "t", lowercase=True)
-    found = inspect_tokenizer(bpe, [["The CAT", "zebra"]], whole_text=True)
+    found = inspect_tokenizer(bpe, [["The CAT", "zebra"]])
     assert found["round_trip_failures"] == 0
     assert found["normalizer"] == ["Lowercase"]
     assert found["single_character_share"] > 0.5
@@ -109,7 +123,7 @@ def test_ids_without_a_token_are_found(tmp_path: Path) -> None:
     rust.add_special_tokens(["<s>", "</s>", "<unk>"])
     (tmp_path / "t").mkdir()
     rust.save(str(tmp_path / "t" / "tokenizer.json"))
-    found = inspect_tokenizer(load(tmp_path / "t"), [["w"]], whole_text=True)
+    found = inspect_tokenizer(load(tmp_path / "t"), [["w"]])
     assert found["unused_ids"] == 6
     assert found["first_unused_ids"] == [3, 4, 5, 6, 7, 8]
 

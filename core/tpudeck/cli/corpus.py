@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tpudeck.cli.source import SET_OPTION, SOURCE_HELP
+from tpudeck.cli.source import ALL_OPTION, SAMPLE_OPTION, SET_OPTION, SOURCE_HELP
 
 if TYPE_CHECKING:
     from tpudeck.corpus import CorpusCounts
@@ -30,20 +30,27 @@ def show(
     limit: int = typer.Option(0, "--limit", min=0, help="Read so many documents only; 0: all."),
     samples: int = typer.Option(5, "--samples", min=0, help="How many documents to show."),
     statistics: bool = typer.Option(False, "--statistics", help="Also lengths, copies, leaks, broken encodings."),
+    sample_mb: float | None = SAMPLE_OPTION,
+    everything: bool = ALL_OPTION,
     overrides: list[str] = SET_OPTION,
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """Read a corpus: its documents, characters and splits, what was left out and why, and a few documents."""
+    """Read a corpus: its documents, characters and splits, what was left out and why, and a few documents.
+
+    Statistics are of a sample where there is more than a gigabyte of text, unless --all is given.
+    """
     from tpudeck.cli.corpus_views import print_statistics
     from tpudeck.cli.output import emit_json, emit_table, narrate
-    from tpudeck.cli.source import experiment_for
+    from tpudeck.cli.source import experiment_for, sample_request
+
+    sample = sample_request(sample_mb, everything)
 
     given = {"column": column, "config": config, "max_documents": limit or ""}
     overrides = [*overrides, *(f"corpus.{key}={value}" for key, value in given.items() if value)]
     experiment = experiment_for(source, overrides)
     settings = experiment.corpus
     counts, shown = _read(settings, samples)
-    inspected = _inspect(experiment) if statistics else None
+    inspected = _inspect(experiment, sample) if statistics or sample else None
     if as_json:
         emit_json(_as_data(settings, counts, shown) | ({"statistics": inspected} if inspected else {}))
         return
@@ -59,12 +66,12 @@ def show(
         narrate(f"{what}: {count:,}")
 
 
-def _inspect(experiment: Experiment) -> dict[str, Any]:
+def _inspect(experiment: Experiment, request: dict[str, Any]) -> dict[str, Any]:
     from tpudeck import jobs
     from tpudeck.cli.source import progress_line
 
     with progress_line(lambda told: f"inspecting: {told['done']:,} documents") as on_progress:
-        return jobs.run("inspect-corpus", experiment, on_progress=on_progress)
+        return jobs.run("inspect-corpus", experiment, request=request, on_progress=on_progress)
 
 
 def _read(settings: Corpus, samples: int) -> tuple[dict[str, CorpusCounts], list[str]]:

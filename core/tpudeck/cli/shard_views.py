@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from tpudeck.cli.bars import emit_bars
+from tpudeck.cli.findings import print_findings
 from tpudeck.cli.output import emit_table
 
 __all__ = ["octaves", "print_records", "print_statistics", "some_points"]
 
 _LINES = (
     "files", "bytes", "sequences", "tokens", "documents", "empty_documents", "cut_documents",
-    "longest_document_tokens", "dropped_tokens", "used_tokens", "padding_share", "special_share", "unknown_share",
-    "duplicate_share", "duplicate_share_error",
+    "longest_document_tokens", "dropped_tokens", "sampled_sequences", "used_tokens", "padding_share", "special_share",
+    "unknown_share", "duplicate_share",
 )  # fmt: skip
 
 
@@ -25,8 +26,12 @@ def print_statistics(found: dict[str, Any]) -> None:
         f"vocabulary {found['vocab_size']:,}, tokenizer {found['tokenizer_hash'][:12] or 'unknown'}"
     )
     splits = found["splits"]
-    names = sorted({name for about in splits.values() for name in about} - {"document_lengths"}, key=_LINES.index)
-    rows = [(name.replace("_", " "), *(_shown(about.get(name)) for about in splits.values())) for name in names]
+    there = {name for about in splits.values() for name in about}
+    rows = [
+        (name.replace("_", " "), *(_shown(about, name) for about in splits.values()))
+        for name in _LINES
+        if name in there and (name != "sampled_sequences" or found["share"] < 1)
+    ]
     emit_table(("", *splits), rows)
     coverage = some_points(found["coverage"], 10)
     emit_bars(
@@ -37,14 +42,14 @@ def print_statistics(found: dict[str, Any]) -> None:
         if "document_lengths" in about:
             bars = octaves(**about["document_lengths"])
             emit_bars(f"{split}: document lengths in tokens", [(f"{at:,}+", n, format_count(n)) for at, n in bars])
-    for finding in found["findings"]:
-        print(f"\n{finding['level']}: {finding['message']}\n  → {finding['hint']}")
+    print_findings(found["findings"])
 
 
-def _shown(value: float | None) -> str:
+def _shown(about: dict[str, Any], name: str) -> str:
+    value, error = about.get(name), about.get(f"{name}_error")
     if value is None:
         return "unknown"
-    return f"{value:,}" if isinstance(value, int) else f"{value:.2%}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.2%}" + (f" ± {error:.2%}" if error else "")
 
 
 def some_points(points: list[Any], most: int) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from tpudeck.cli.source import SET_OPTION, SOURCE_HELP
+from tpudeck.cli.source import ALL_OPTION, SAMPLE_OPTION, SET_OPTION, SOURCE_HELP
 
 app = typer.Typer(help="Shards: encoded text on disk.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -78,23 +78,32 @@ def verify(shards: str = _SHARDS, as_json: bool = _JSON) -> None:
 
 
 @app.command()
-def show(shards: str = _SHARDS, as_json: bool = _JSON) -> None:
-    """What is in a shard set: counts, shares, frequencies, document lengths, and what to do about them."""
+def show(
+    shards: str = _SHARDS,
+    sample_mb: float | None = SAMPLE_OPTION,
+    everything: bool = ALL_OPTION,
+    as_json: bool = _JSON,
+) -> None:
+    """What is in a shard set: counts, shares, frequencies, document lengths, and what to do about them.
+
+    Of more than 4 GB a sample is read, unless --all is given.
+    """
     from tpudeck import jobs
     from tpudeck.cli.output import emit_json
     from tpudeck.cli.shard_views import print_statistics
-    from tpudeck.cli.source import experiment_for, progress_line
+    from tpudeck.cli.source import experiment_for, progress_line, sample_request
     from tpudeck.config import Home
     from tpudeck.inspection.task import known_shards
 
     folder = find_shards(shards)
-    found = known_shards(Home.here(), folder)
+    sample = sample_request(sample_mb, everything)
+    found = None if sample else known_shards(Home.here(), folder)
     if found is None:
         with progress_line(lambda told: f"reading: {told['done']:,} of {told['total']:,} sequences") as on_progress:
             found = jobs.run(
                 "inspect-shards",
                 experiment_for("builtin"),
-                request={"shards": _absolute(str(folder))},
+                request={"shards": _absolute(str(folder)), **sample},
                 on_progress=on_progress,
             )
     if as_json:

@@ -18,9 +18,19 @@ import typer
 if TYPE_CHECKING:
     from tpudeck.presets import Experiment
 
-__all__ = ["SET_OPTION", "SOURCE_HELP", "experiment_for", "progress_line"]
+__all__ = [
+    "ALL_OPTION",
+    "SAMPLE_OPTION",
+    "SET_OPTION",
+    "SOURCE_HELP",
+    "experiment_for",
+    "progress_line",
+    "sample_request",
+]
 
 SET_OPTION = typer.Option([], "--set", metavar="KEY=VALUE", help="Change a value; may be given often.")
+SAMPLE_OPTION = typer.Option(None, "--sample-mb", min=0.001, help="Look at an even sample of about so much.")
+ALL_OPTION = typer.Option(False, "--all", help="Look at everything, however large.")
 SOURCE_HELP = "preset:NAME, hub:ORG/NAME, gs://…, builtin, or a file, folder or glob."
 _QUIET_S = 10.0
 """Where nobody stands before it, progress is a line this often."""
@@ -56,6 +66,15 @@ def _is_preset(source: str) -> bool:
     if source not in preset_files(Home.here()):
         raise CorpusError(f"{source} is neither a file nor a preset", hint="tpudeck presets list shows what there is")
     return True
+
+
+def sample_request(sample_mb: float | None, everything: bool) -> dict[str, Any]:
+    """What an inspection is told about how much to look at; nothing where it decides."""
+    from tpudeck.errors import InputError
+
+    if everything and sample_mb is not None:
+        raise InputError("--all and --sample-mb exclude each other", hint="give one of them")
+    return {"sample_mb": "all"} if everything else {"sample_mb": sample_mb} if sample_mb else {}
 
 
 @contextlib.contextmanager

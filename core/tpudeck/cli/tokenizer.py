@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tpudeck.cli.source import SET_OPTION, SOURCE_HELP
+from tpudeck.cli.source import ALL_OPTION, SAMPLE_OPTION, SET_OPTION, SOURCE_HELP
 
 if TYPE_CHECKING:
     from tpudeck.presets import Experiment
@@ -106,19 +106,20 @@ def show(
     on: str = typer.Option(
         "", "--on", metavar="SOURCE", help="Text to try it on; without it that of the preset or run, or builtin."
     ),
-    sample_mb: float = typer.Option(8.0, "--sample-mb", min=0.001, help="Try it on an even sample of so much text."),
+    sample_mb: float | None = SAMPLE_OPTION,
+    everything: bool = ALL_OPTION,
     overrides: list[str] = SET_OPTION,
     as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """What a tokenizer is, what it makes of a text, and what to do about it."""
+    """What a tokenizer is, what it makes of a text (of 8 MB from all over it), and what to do about it."""
     from tpudeck import jobs
     from tpudeck.cli.output import emit_json
-    from tpudeck.cli.source import progress_line
+    from tpudeck.cli.source import progress_line, sample_request
     from tpudeck.cli.tokenizer_views import print_statistics
 
     folder = find_tokenizer(tokenizer).folder
     experiment = _experiment_of(tokenizer, on, overrides)
-    request = {"tokenizer": str(folder.absolute()), "sample_mb": sample_mb}
+    request = {"tokenizer": str(folder.absolute()), **sample_request(sample_mb, everything)}
     with progress_line(lambda told: f"trying it on text: {told['done']:,} documents") as on_progress:
         found = jobs.run("inspect-tokenizer", experiment, request=request, on_progress=on_progress)
     if as_json:

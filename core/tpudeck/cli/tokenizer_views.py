@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tpudeck.cli.bars import emit_bars
+from tpudeck.cli.findings import print_findings
 from tpudeck.cli.output import emit_table, printable
 from tpudeck.cli.shard_views import some_points
 
@@ -13,7 +14,7 @@ __all__ = ["print_comparison", "print_statistics"]
 
 def print_statistics(found: dict[str, Any]) -> None:
     asked = found["requested_vocab_size"]
-    text = "the whole text" if found["whole_text"] else "a sample"
+    text = "the whole text" if found["whole_text"] else f"a sample, {found['share']:.1%} of the documents"
     rows = [
         ("model", found["model"]),
         *(
@@ -26,10 +27,10 @@ def print_statistics(found: dict[str, Any]) -> None:
         ("tried on", f"{text}: {found['documents']:,} documents, {found['characters']:,} characters"),
         ("characters per token", _with_error(found, "characters_per_token")),
         ("tokens per word", _with_error(found, "tokens_per_word")),
-        ("unknown", f"{found['unknown_share']:.3%}"),
-        ("single characters", f"{found['single_character_share']:.1%}"),
+        ("unknown", _share(found, "unknown_share")),
+        ("single characters", _share(found, "single_character_share")),
         ("never used here", f"{found['never_used']:,}"),
-        ("round-trip failures", f"{found['round_trip_failures']:,}"),
+        ("round-trip failures", f"{found['round_trip_failures']:,} documents{_within(found)}"),
     ]
     emit_table(("what", "value"), rows)
     coverage = some_points(found["coverage"], 10)
@@ -43,8 +44,7 @@ def print_statistics(found: dict[str, Any]) -> None:
     )
     print("\nlongest: " + _shown(found["longest_tokens"]))
     print("rarest: " + _shown(found["rarest_tokens"]))
-    for finding in found["findings"]:
-        print(f"\n{finding['level']}: {finding['message']}\n  → {finding['hint']}")
+    print_findings(found["findings"])
 
 
 def print_comparison(found: list[dict[str, Any]], left: str, right: str) -> None:
@@ -72,6 +72,16 @@ def print_comparison(found: list[dict[str, Any]], left: str, right: str) -> None
 def _with_error(found: dict[str, Any], name: str) -> str:
     error = found[f"{name}_error"]
     return f"{found[name]:.3f}" + (f" ± {error:.3f} (95 %)" if error else "")
+
+
+def _share(found: dict[str, Any], name: str) -> str:
+    error = found[f"{name}_error"]
+    return f"{found[name]:.3%}" + (f" ± {error:.3%} (95 %)" if error else "")
+
+
+def _within(found: dict[str, Any]) -> str:
+    low, high = found["round_trip_failure_share_interval"]
+    return f" ({low:.3%} to {high:.3%} of all)" if high > low else ""
 
 
 def _shown(tokens: list[dict[str, Any]]) -> str:

@@ -1,243 +1,301 @@
 """What is in a shard set: counts, shares, curves, duplicates, and whether one file is unlike the others.
 
-Every sequence is read once, in chunks, with its checksum; memory holds the token frequencies and a bounded sample of
-hashes, whatever the size of the set.
+Files are read in parallel, in parts, with the checksum of every record; memory holds the token frequencies and a
+bounded sample of hashes, whatever the size of the set. Of a large set a sample of its records is read. Its own checksum
+decides whether a record belongs to it, so copies of a record are all in the sample or none is, and their share can be
+told.
+
+Shapes: N sequences, S tokens per sequence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tpudeck.inspection.curves import Distinct, coverage_curve, row_hashes, zipf_curve
-from tpudeck.inspection.findings import Finding, percent
-from tpudeck.shards import Sequences, ShardSet
+from tpudeck.inspection.curves import coverage_curve, zipf_curve
+from tpudeck.inspection.estimates import Ratio
+from tpudeck.inspection.hashes import Distinct, Hashes, mixed, row_hashes
+from tpudeck.inspection.parallel import in_order
+from tpudeck.inspection.shard_findings import findings
+from tpudeck.shards import Sequences, ShardSet, open_set
 from tpudeck.shards.manifest import LENGTH_EDGES, SplitSummary
 
 __all__ = ["inspect_shards"]
 
 _CHUNK_SEQUENCES = 1024
-_OUTLIER_NATS = 0.3
-_OUTLIER_DEVIATIONS = 6.0
+_PART_SEQUENCES = 1 << 15
+_EXPECTED_FROM = 1 << 13
+"""Sequences of a set without a manifest whose token frequencies stand for those of the whole."""
 
+Counts = npt.NDArray[np.int64]
 OnSequences = Callable[[int, int], None]
-"""Called with sequences done, and sequences in all."""
+"""Called with sequences looked at, and sequences in all."""
+
+
+class _Place(NamedTuple):
+    """A part of a file."""
+
+    split: str
+    file: int
+    first: int
+    """Number of its first sequence in the split."""
+    size: int
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What every part is asked."""
+
+    share: float
+    """Of the records, so many are read."""
+    unknown: int | None
+    specials: npt.NDArray[np.bool_]
+    """By id, without the unknown token."""
+    nats: npt.NDArray[np.float64]
+    """How surprising each id is by the frequencies of the set; the last stands for all beyond."""
 
 
 @dataclass
-class _FileStatistics:
-    """One file."""
+class _Statistics:
+    """Of a part, of a file, or of a split."""
 
-    name: str
-    size_bytes: int
+    size_bytes: int = 0
     sequences: int = 0
     tokens: int = 0
-    special_tokens: int = 0
-    unknown_tokens: int = 0
     nats: float = 0.0
-    """Of all its tokens, told by the token frequencies of the training split."""
+    counts: Counts = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    special: Ratio = field(default_factory=Ratio)
+    unknown: Ratio = field(default_factory=Ratio)
+    padding: Ratio = field(default_factory=Ratio)
+    hashes: list[Hashes] = field(default_factory=list)
+    """Of the sequences of a part."""
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "bytes": self.size_bytes,
-            "sequences": self.sequences,
-            "tokens": self.tokens,
-            "special_share": _share(self.special_tokens, self.tokens),
-            "unknown_share": _share(self.unknown_tokens, self.tokens),
-            "unigram_nats": _share(self.nats, self.tokens),
-        }
+    def add(self, part: _Statistics) -> None:
+        self.sequences += part.sequences
+        self.tokens += part.tokens
+        self.nats += part.nats
+        for mine, more in ((self.special, part.special), (self.unknown, part.unknown), (self.padding, part.padding)):
+            mine.merge(more)
+
+    def count(self, ids_NS: npt.NDArray[np.int32], padding_N: npt.NDArray[np.int64], asked: _Question) -> None:
+        """Count some sequences."""
+        counts = np.bincount(ids_NS.ravel())
+        self.counts = _sum(self.counts, counts)
+        self.sequences += len(ids_NS)
+        self.tokens += ids_NS.size
+        self.nats += float(counts @ asked.nats[np.minimum(np.arange(len(counts)), len(asked.nats) - 1)])
+        self.hashes.append(row_hashes(ids_NS))
+        lengths_N = np.full(len(ids_NS), ids_NS.shape[1])
+        self.padding.add(padding_N, lengths_N)
+        if asked.share < 1:  # how far a sample may be off follows from its sequences one by one
+            self.special.add(_lookup(asked.specials, ids_NS).sum(axis=1), lengths_N)
+            self.unknown.add((ids_NS == (-1 if asked.unknown is None else asked.unknown)).sum(axis=1), lengths_N)
+        else:
+            unknown = asked.unknown is not None and asked.unknown < len(counts)
+            self.special.add([int(counts[_lookup(asked.specials, np.arange(len(counts)))].sum())], [ids_NS.size])
+            self.unknown.add([int(counts[asked.unknown]) if unknown else 0], [ids_NS.size])
+
+
+def _lookup(table: npt.NDArray[np.bool_], ids: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Whether ids are marked in a table; those beyond it are not."""
+    return np.asarray(table[np.minimum(ids, len(table) - 1)])
+
+
+def _sum(left: Counts, right: Counts) -> Counts:
+    longer, shorter = (left, right) if len(left) >= len(right) else (right, left)
+    longer = longer.copy()
+    longer[: len(shorter)] += shorter
+    return longer
+
+
+def _read(place: _Place, source: ShardSet | str, asked: _Question) -> _Statistics:
+    """Count a part. Other processes are given the folder, and open it once."""
+    sequences = (source if isinstance(source, ShardSet) else _opened(source)).split(place.split)
+    part = _Statistics()
+    rows = np.arange(place.first, place.first + place.size)
+    if asked.share < 1:
+        drawn = mixed(sequences.checksums(rows).astype(np.uint64))
+        rows = rows[drawn < np.uint64(int(asked.share * 2**64))]
+    for start in range(0, len(rows), _CHUNK_SEQUENCES):
+        part.count(*sequences.take_with_padding(rows[start : start + _CHUNK_SEQUENCES]), asked)
+    return part
+
+
+@functools.lru_cache(maxsize=1)
+def _opened(folder: str) -> ShardSet:
+    return open_set(folder)
+
+
+class _File(NamedTuple):
+    name: str
+    of: _Statistics
 
 
 @dataclass
-class _SplitStatistics:
+class _Split:
     """One side of the validation split."""
 
-    counts: npt.NDArray[np.int64]
-    files: list[_FileStatistics] = field(default_factory=list)
-    distinct: Distinct = field(default_factory=Distinct)
-    padding_tokens: int = 0
+    distinct: Distinct
+    files: list[_File]
+    whole: _Statistics = field(default_factory=_Statistics)
+
+    def add(self, place: _Place, part: _Statistics) -> None:
+        self.whole.counts = _sum(self.whole.counts, part.counts)
+        for hashes in part.hashes:
+            self.distinct.add(hashes)
+        self.whole.add(part)
+        self.files[place.file].of.add(part)
 
 
-def inspect_shards(shards: ShardSet, on_sequences: OnSequences = lambda done, total: None) -> dict[str, Any]:
-    """Statistics of a set, as plain data; raises :class:`~tpudeck.errors.ArtefactError` at the first damage."""
-    splits = {name: shards.split(name) for name in shards.splits}
-    total = sum(map(len, splits.values()))
+def inspect_shards(
+    shards: ShardSet,
+    on_sequences: OnSequences = lambda done, total: None,
+    *,
+    share: float = 1.0,
+    workers: int = 1,
+) -> dict[str, Any]:
+    """Statistics of a set, as plain data; raises :class:`~tpudeck.errors.ArtefactError` at the first damage.
+
+    ``share``: so much of the set is read, and the shares come with how far they may be off.
+    """
+    sides = {name: shards.split(name) for name in shards.splits}
+    splits = {name: _split(sequences, share) for name, sequences in sides.items()}
+    total = sum(map(len, sides.values()))
     roles = shards.manifest.tokenizer if shards.manifest else {}
-    reader = _Reader(shards, roles, on_sequences, total)
-    statistics = {name: reader.read(sequences) for name, sequences in splits.items()}
-    main = statistics.get("train") or next(iter(statistics.values()))
-    findings = [finding for name, of in statistics.items() for finding in _split_findings(name, of, shards, roles)]
-    return {
+    places = [place for name, sequences in sides.items() for place in _places(name, sequences)]
+    read = functools.partial(
+        _read, source=shards if workers <= 1 else str(shards.folder), asked=_question(shards, roles, share)
+    )
+    done = 0
+    for place, part in zip(places, in_order(read, places, workers), strict=True):
+        splits[place.split].add(place, part)
+        done += place.size
+        on_sequences(done, total)
+    return _described(shards, splits, roles, share)
+
+
+def _split(sequences: Sequences, share: float) -> _Split:
+    files = [_File(path.name, _Statistics(path.stat().st_size)) for path in sequences.files]
+    return _Split(Distinct(whole=share >= 1), files)
+
+
+def _places(split: str, sequences: Sequences) -> Iterator[_Place]:
+    first = 0
+    for file, size in enumerate(sequences.shard_sizes):
+        for start in range(0, size, _PART_SEQUENCES):
+            yield _Place(split, file, first + start, min(_PART_SEQUENCES, size - start))
+        first += size
+
+
+def _question(shards: ShardSet, roles: Mapping[str, Any], share: float) -> _Question:
+    unknown = roles.get("unk_id")
+    specials = [id_ for id_ in roles.get("special_ids", ()) if id_ != unknown]
+    table = np.zeros(max(specials, default=0) + 2, dtype=bool)
+    table[specials] = True
+    expected = _expected(shards) + 1.0  # one more of each: what never occurs here is not infinitely surprising
+    return _Question(share, unknown, table, -np.log(expected / expected.sum()))
+
+
+def _expected(shards: ShardSet) -> Counts:
+    """Token frequencies to judge files by: those that the manifest notes, else those of sequences from all over."""
+    if shards.manifest:
+        return shards.token_counts
+    sequences = shards.split("train" if "train" in shards.splits else shards.splits[0])
+    rows = np.unique(np.linspace(0, max(0, len(sequences) - 1), _EXPECTED_FROM).astype(np.int64))
+    chunks = [rows[start : start + _CHUNK_SEQUENCES] for start in range(0, len(rows), _CHUNK_SEQUENCES)]
+    counts = np.zeros(1, dtype=np.int64)
+    for chunk in chunks if len(sequences) else ():
+        counts = _sum(counts, np.bincount(sequences.take(chunk).ravel()))
+    return np.append(counts, 0)
+
+
+# ---- as plain data -----------------------------------------------------------------------------------------------
+
+
+def _described(shards: ShardSet, splits: dict[str, _Split], roles: Mapping[str, Any], share: float) -> dict[str, Any]:
+    vocab_size = shards.vocab_size if shards.manifest else max(len(of.whole.counts) for of in splits.values())
+    main = splits.get("train") or next(iter(splits.values()))
+    counts = _sum(main.whole.counts, np.zeros(vocab_size, dtype=np.int64))
+    described = {
         "folder": str(shards.folder),
+        "share": share,
         "layout": shards.layout.name,
         "sequence_length": shards.sequence_length,
-        "vocab_size": shards.vocab_size,
+        "vocab_size": vocab_size,
         "tokenizer_hash": shards.tokenizer_hash,
         "manifest": shards.manifest is not None,
         "hash": shards.manifest.hash if shards.manifest else "",
-        "splits": {name: _describe(of, _summary(shards, name), roles) for name, of in statistics.items()},
-        "files": {name: [file.to_dict() for file in of.files] for name, of in statistics.items()},
-        "zipf": zipf_curve(main.counts),
-        "coverage": coverage_curve(main.counts),
-        "top_tokens": _top(main.counts),
-        "findings": [finding.to_dict() for finding in [*_vocabulary_findings(main.counts, shards), *findings]],
+        "splits": {name: _split_data(shards, name, of, roles, share) for name, of in splits.items()},
+        "files": {name: [_file_data(file) for file in of.files] for name, of in splits.items()},
+        "never_used": int((counts == 0).sum()),
+        "zipf": zipf_curve(counts),
+        "coverage": coverage_curve(counts),
+        "top_tokens": _top(counts),
+    }
+    return described | {"findings": [finding.to_dict() for finding in findings(described)]}
+
+
+def _split_data(shards: ShardSet, name: str, split: _Split, roles: Mapping[str, Any], share: float) -> dict[str, Any]:
+    whole = split.whole
+    data: dict[str, Any] = {
+        "files": len(split.files),
+        "bytes": sum(file.of.size_bytes for file in split.files),
+        "sequences": len(shards.split(name)),
+        "tokens": len(shards.split(name)) * shards.sequence_length,
+        "sampled_sequences": whole.sequences,
+        "used_tokens": int((whole.counts > 0).sum()),
+        **_share_data("special", whole.special if roles else None, share),
+        **_share_data("unknown", whole.unknown if roles else None, share),
+        **_share_data("padding", whole.padding, share),
+        "duplicate_share": split.distinct.repeat_share,
+        "duplicate_share_error": split.distinct.error,
+    }
+    if shards.manifest and name in shards.manifest.splits:
+        data |= _documents_data(shards.manifest.splits[name])
+    return data
+
+
+def _share_data(kind: str, ratio: Ratio | None, share: float) -> dict[str, float | None]:
+    return {
+        f"{kind}_share": None if ratio is None else ratio.value,
+        f"{kind}_share_error": None if ratio is None else ratio.error(share),
     }
 
 
-class _Reader:
-    """Reads splits, file by file, chunk by chunk."""
-
-    def __init__(self, shards: ShardSet, roles: Mapping[str, Any], on_sequences: OnSequences, total: int) -> None:
-        self._vocab_size = shards.vocab_size
-        self._published = shards.layout.name == "published"
-        self._on_sequences = on_sequences
-        self._total = total
-        self._done = 0
-        self._unknown = roles.get("unk_id")
-        specials = [id_ for id_ in roles.get("special_ids", ()) if id_ != self._unknown]
-        self._special = np.zeros(self._vocab_size, dtype=bool)
-        self._special[specials] = True
-        # One more of each, so that a token of the validation split only has a finite surprise too.
-        expected = (shards.token_counts if "train" in shards.splits else np.zeros(self._vocab_size)) + 1.0
-        self._nats = -np.log(expected / expected.sum())
-
-    def read(self, sequences: Sequences) -> _SplitStatistics:
-        statistics = _SplitStatistics(np.zeros(self._vocab_size, dtype=np.int64))
-        first = 0
-        for path, size in zip(sequences.files, sequences.shard_sizes, strict=True):
-            file = _FileStatistics(path.name, path.stat().st_size)
-            statistics.files.append(file)
-            for start in range(first, first + size, _CHUNK_SEQUENCES):
-                rows = np.arange(start, min(start + _CHUNK_SEQUENCES, first + size))
-                self._add(sequences.take(rows), file, statistics)
-                if self._published:
-                    statistics.padding_tokens += sequences.padding_tokens(rows)
-                self._done += len(rows)
-                self._on_sequences(self._done, self._total)
-            first += size
-        return statistics
-
-    def _add(self, ids_NS: npt.NDArray[np.int32], file: _FileStatistics, statistics: _SplitStatistics) -> None:
-        counts = np.bincount(ids_NS.ravel(), minlength=self._vocab_size)
-        statistics.counts += counts
-        statistics.distinct.add(row_hashes(ids_NS))
-        file.sequences += len(ids_NS)
-        file.tokens += ids_NS.size
-        file.special_tokens += int(counts[self._special].sum())
-        file.unknown_tokens += int(counts[self._unknown]) if self._unknown is not None else 0
-        file.nats += float((counts * self._nats).sum())
-
-
-def _describe(of: _SplitStatistics, summary: SplitSummary | None, roles: Mapping[str, Any]) -> dict[str, Any]:
-    tokens = sum(file.tokens for file in of.files)
-    described: dict[str, Any] = {
-        "files": len(of.files),
-        "bytes": sum(file.size_bytes for file in of.files),
-        "sequences": sum(file.sequences for file in of.files),
-        "tokens": tokens,
-        "used_tokens": int((of.counts > 0).sum()),
-        "special_share": _share(sum(file.special_tokens for file in of.files), tokens) if roles else None,
-        "unknown_share": _share(sum(file.unknown_tokens for file in of.files), tokens) if roles else None,
-        "padding_share": _share(of.padding_tokens, tokens),
-        "duplicate_share": of.distinct.repeat_share,
-        "duplicate_share_error": of.distinct.error,
+def _documents_data(summary: SplitSummary) -> dict[str, Any]:
+    """What only the build knew."""
+    tally = summary.tally
+    return {
+        "documents": tally.documents,
+        "empty_documents": tally.empty_documents,
+        "dropped_tokens": summary.dropped_tokens,
+        "cut_documents": tally.cut_documents,
+        "longest_document_tokens": tally.longest_document_tokens,
+        "document_lengths": {"edges": LENGTH_EDGES.tolist(), "counts": tally.document_lengths},
     }
-    if summary is not None:
-        tally = summary.tally
-        described |= {
-            "documents": tally.documents,
-            "empty_documents": tally.empty_documents,
-            "dropped_tokens": summary.dropped_tokens,
-            "cut_documents": tally.cut_documents,
-            "longest_document_tokens": tally.longest_document_tokens,
-            "document_lengths": {"edges": LENGTH_EDGES.tolist(), "counts": tally.document_lengths},
-        }
-    return described
 
 
-def _summary(shards: ShardSet, split: str) -> SplitSummary | None:
-    return shards.manifest.splits.get(split) if shards.manifest else None
+def _file_data(file: _File) -> dict[str, Any]:
+    of = file.of
+    return {
+        "name": file.name,
+        "bytes": of.size_bytes,
+        "sequences": of.sequences,
+        "tokens": of.tokens,
+        "special_share": of.special.value,
+        "unknown_share": of.unknown.value,
+        "padding_share": of.padding.value,
+        "unigram_nats": of.nats / of.tokens if of.tokens else 0.0,
+    }
 
 
-def _top(counts: npt.NDArray[np.int64], most: int = 20) -> list[dict[str, int]]:
+def _top(counts: Counts, most: int = 20) -> list[dict[str, int]]:
     """The most frequent tokens; of equally frequent ones the lower id first."""
     ids = np.argsort(-counts, kind="stable")[:most]
     return [{"id": int(id_), "count": int(counts[id_])} for id_ in ids if counts[id_]]
-
-
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole else 0.0
-
-
-# ---- findings ----------------------------------------------------------------------------------------------------
-
-
-def _vocabulary_findings(counts: npt.NDArray[np.int64], shards: ShardSet) -> list[Finding]:
-    unused = int((counts == 0).sum())
-    if not shards.manifest or unused <= 0.05 * shards.vocab_size:
-        return []
-    return [
-        Finding(
-            "warning",
-            f"{unused:,} of {shards.vocab_size:,} tokens ({percent(unused / shards.vocab_size)}) never occur",
-            "a smaller tokenizer.vocab_size costs less memory and compute; or train on more text",
-        )
-    ]
-
-
-def _split_findings(name: str, of: _SplitStatistics, shards: ShardSet, roles: Mapping[str, Any]) -> list[Finding]:
-    described = _describe(of, _summary(shards, name), roles)
-    findings: list[Finding] = []
-    if (described["unknown_share"] or 0) > 0.001:
-        message = f"{name}: {percent(described['unknown_share'])} of the tokens are the unknown token"
-        findings.append(Finding("warning", message, "train the tokenizer on this text, or use byte-level BPE"))
-    if described["duplicate_share"] > 0.01:
-        message = f"{name}: {percent(described['duplicate_share'])} of the sequences repeat another, token for token"
-        findings.append(Finding("warning", message, "remove duplicates from the text"))
-    if described["padding_share"] > 0.05:
-        message = f"{name}: {percent(described['padding_share'])} of the tokens are padding"
-        findings.append(Finding("warning", message, "build the shards with `tpudeck shards build`: it never pads"))
-    dropped = described.get("dropped_tokens", 0)
-    if dropped > 0.01 * (described["tokens"] + dropped):
-        message = f"{name}: {dropped:,} tokens at the end of the text are dropped"
-        findings.append(Finding("info", message, "more text, or a shorter shards.sequence_length"))
-    findings += _cut_findings(name, described, shards.sequence_length)
-    return findings + _outliers(name, of.files)
-
-
-def _cut_findings(name: str, described: Mapping[str, Any], length: int) -> list[Finding]:
-    documents = described.get("documents", 0) - described.get("empty_documents", 0)
-    if not documents or described["cut_documents"] <= 0.5 * documents:
-        return []
-    share = percent(described["cut_documents"] / documents)
-    return [
-        Finding(
-            "info",
-            f"{name}: {share} of the documents do not lie within one sequence of {length} tokens",
-            "a longer shards.sequence_length keeps more of them whole, at more compute per sequence",
-        )
-    ]
-
-
-def _outliers(name: str, files: list[_FileStatistics]) -> list[Finding]:
-    """Files whose tokens the frequencies of the whole tell much worse (or better) than those of the other files."""
-    if len(files) < 4:
-        return []
-    nats = np.array([_share(file.nats, file.tokens) for file in files])
-    middle = float(np.median(nats))
-    spread = 1.4826 * float(np.median(abs(nats - middle)))  # the standard deviation, where they are normal
-    far = (abs(nats - middle) > _OUTLIER_NATS) & (abs(nats - middle) > _OUTLIER_DEVIATIONS * spread)
-    return [
-        Finding(
-            "warning",
-            f"{name}: {files[index].name} is unlike the others: {nats[index]:.2f} nats a token by the frequencies of "
-            f"the set, the middle file {middle:.2f}",
-            "look at it with `tpudeck shards head`: another language, another format, or noise",
-        )
-        for index in np.flatnonzero(far)
-    ]

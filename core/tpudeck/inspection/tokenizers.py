@@ -1,12 +1,13 @@
 """What a tokenizer is, and what it makes of a text; and two tokenizers on the same text.
 
 The text is a sample of documents from all over a corpus. Ratios such as characters per token come with half the width
-of their 95 % confidence interval (the ratio estimator over documents); where the sample is the whole text, it is zero.
+of their 95 % confidence interval (see :mod:`~tpudeck.inspection.estimates`); where the sample is the whole text, it is
+zero.
 """
 
 from __future__ import annotations
 
-import math
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ import numpy.typing as npt
 import orjson
 
 from tpudeck.inspection.curves import coverage_curve, zipf_curve
+from tpudeck.inspection.estimates import Ratio, wilson
 from tpudeck.inspection.findings import Finding, percent
 
 if TYPE_CHECKING:
@@ -25,30 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["compare", "inspect_tokenizer", "pieces"]
 
 _MOST_SHOWN = 20
-
-
-@dataclass
-class _Ratio:
-    """A ratio of sums over documents, and how far it may be off in the whole text."""
-
-    above: int = 0
-    below: int = 0
-    _squares: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(3))
-
-    def add(self, above: Sequence[int], below: Sequence[int]) -> None:
-        self.above += sum(above)
-        self.below += sum(below)
-        a, b = np.array(above, dtype=np.float64), np.array(below, dtype=np.float64)
-        self._squares += a @ a, a @ b, b @ b
-
-    @property
-    def value(self) -> float:
-        return self.above / self.below if self.below else 0.0
-
-    @property
-    def error(self) -> float:
-        residuals = float(self._squares @ np.array([1.0, -2 * self.value, self.value**2]))
-        return 1.96 * math.sqrt(max(residuals, 0.0)) / self.below if self.below else 0.0
+_MOST_SEARCHED = 500
+_LONGEST_SHOWN = 20
 
 
 @dataclass
@@ -57,10 +37,15 @@ class _Sample:
 
     counts: npt.NDArray[np.int64]
     documents: int = 0
-    characters_per_token: _Ratio = field(default_factory=_Ratio)
-    tokens_per_word: _Ratio = field(default_factory=_Ratio)
+    characters_per_token: Ratio = field(default_factory=Ratio)
+    tokens_per_word: Ratio = field(default_factory=Ratio)
+    unknown: Ratio = field(default_factory=Ratio)
+    single_character: Ratio = field(default_factory=Ratio)
     round_trip_failures: int = 0
     failed: list[str] = field(default_factory=list)
+    unknown_characters: Counter[str] = field(default_factory=Counter)
+    searched: int = 0
+    """Documents searched for what became unknown."""
     literal_specials: Counter[str] = field(default_factory=Counter)
 
 
@@ -68,22 +53,24 @@ def inspect_tokenizer(
     tokenizer: LoadedTokenizer,
     batches: Iterable[Sequence[str]],
     *,
-    whole_text: bool,
+    share: float = 1.0,
     requested_vocab_size: int | None = None,
     on_documents: Callable[[int], None] = lambda done: None,
 ) -> dict[str, Any]:
-    """Statistics of a tokenizer on documents, as plain data. ``whole_text``: they are all there are, not a sample."""
+    """Statistics of a tokenizer on documents, as plain data. ``share``: they are so much of all the documents."""
     specials = [str(tokenizer.rust.id_to_token(id_)) for id_ in tokenizer.special_ids]
     sample = _Sample(np.zeros(tokenizer.vocab_size, dtype=np.int64))
-    for texts in batches:
-        _encode(tokenizer, specials, texts, sample)
-        on_documents(sample.documents)
     lengths = np.array([len(piece) for piece in pieces(tokenizer)])
+    for texts in batches:
+        encoded = tokenizer.rust.encode_batch_fast(list(texts), add_special_tokens=False)
+        _count(tokenizer, lengths <= 1, texts, [encoding.ids for encoding in encoded], sample)
+        _search(specials, texts, sample)
+        on_documents(sample.documents)
     ordinary = np.ones(tokenizer.vocab_size, dtype=bool)
     ordinary[list(tokenizer.special_ids)] = False
     described = {
         **_about(tokenizer, requested_vocab_size),
-        **_on_text(tokenizer, sample, lengths, whole_text),
+        **_on_text(sample, share),
         "coverage": coverage_curve(sample.counts),
         "zipf": zipf_curve(sample.counts),
         "token_lengths": _length_histogram(lengths, ordinary, sample.counts),
@@ -102,21 +89,59 @@ def pieces(tokenizer: LoadedTokenizer) -> list[str]:
     return [piece.removeprefix("##").strip() for piece in decoded]
 
 
-def _encode(tokenizer: LoadedTokenizer, specials: Sequence[str], texts: Sequence[str], sample: _Sample) -> None:
-    rust = tokenizer.rust
-    encoded = [encoding.ids for encoding in rust.encode_batch_fast(list(texts), add_special_tokens=False)]
+def _count(
+    tokenizer: LoadedTokenizer,
+    single: npt.NDArray[np.bool_],
+    texts: Sequence[str],
+    encoded: list[list[int]],
+    sample: _Sample,
+) -> None:
+    """Count the tokens of some documents. ``single``: which ids stand for one character or less."""
+    tokens_D = np.array([len(ids) for ids in encoded], dtype=np.int64)
+    flat = np.fromiter(itertools.chain.from_iterable(encoded), dtype=np.int64, count=int(tokens_D.sum()))
     sample.documents += len(texts)
-    flat = np.array([id_ for ids in encoded for id_ in ids], dtype=np.int64)
-    sample.counts += np.bincount(flat, minlength=tokenizer.vocab_size)
-    tokens = [len(ids) for ids in encoded]
-    sample.characters_per_token.add([len(text) for text in texts], tokens)
-    sample.tokens_per_word.add(tokens, [len(text.split()) for text in texts])
+    sample.counts += np.bincount(flat, minlength=len(sample.counts))
+    sample.characters_per_token.add([len(text) for text in texts], tokens_D)
+    sample.tokens_per_word.add(tokens_D, [len(text.split()) for text in texts])
+    sample.single_character.add(_per_document(single[flat], tokens_D), tokens_D)
+    unknown_D = _per_document(flat == (-1 if tokenizer.unk_id is None else tokenizer.unk_id), tokens_D)
+    sample.unknown.add(unknown_D, tokens_D)
+    for index in np.flatnonzero(unknown_D)[: _MOST_SEARCHED - sample.searched]:
+        _find_unknown(tokenizer, texts[index], sample)
+    _check_round_trips(tokenizer, texts, encoded, sample)
+
+
+def _per_document(marked: npt.NDArray[np.bool_], tokens_D: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """How many of each document's tokens are marked."""
+    before = np.concatenate([[0], np.cumsum(marked)])
+    ends = np.cumsum(tokens_D)
+    return np.asarray(before[ends] - before[ends - tokens_D])
+
+
+def _find_unknown(tokenizer: LoadedTokenizer, text: str, sample: _Sample) -> None:
+    """Which characters of a document became the unknown token."""
+    sample.searched += 1
+    encoding = tokenizer.rust.encode(text, add_special_tokens=False)
+    for id_, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
+        if id_ == tokenizer.unk_id:
+            sample.unknown_characters[text[start:end].strip()[:_LONGEST_SHOWN]] += 1
+
+
+def _check_round_trips(
+    tokenizer: LoadedTokenizer, texts: Sequence[str], encoded: list[list[int]], sample: _Sample
+) -> None:
+    """Decode what was encoded; white space aside, which word pieces don't keep."""
+    rust = tokenizer.rust
     for text, decoded in zip(texts, rust.decode_batch(encoded, skip_special_tokens=False), strict=True):
         normal = text if rust.normalizer is None else rust.normalizer.normalize_str(text)
-        if "".join(decoded.split()) != "".join(normal.split()):  # white space aside, which word pieces don't keep
+        if "".join(decoded.split()) != "".join(normal.split()):
             sample.round_trip_failures += 1
             if len(sample.failed) < 3:
                 sample.failed.append(text[:200])
+
+
+def _search(specials: Sequence[str], texts: Sequence[str], sample: _Sample) -> None:
+    """Count special tokens that the text spells."""
     together = "\n".join(texts)
     sample.literal_specials.update({special: together.count(special) for special in specials if special in together})
 
@@ -149,27 +174,30 @@ def _kinds(part: Any) -> list[str]:
     return [str(part["type"])]
 
 
-def _on_text(
-    tokenizer: LoadedTokenizer, sample: _Sample, lengths: npt.NDArray[np.int64], whole_text: bool
-) -> dict[str, Any]:
-    tokens = sample.characters_per_token.below
-    unknown = int(sample.counts[tokenizer.unk_id]) if tokenizer.unk_id is not None else 0
+def _on_text(sample: _Sample, share: float) -> dict[str, Any]:
+    failures = sample.round_trip_failures
     return {
         "documents": sample.documents,
         "characters": sample.characters_per_token.above,
-        "tokens": tokens,
+        "tokens": sample.characters_per_token.below,
         "words": sample.tokens_per_word.below,
-        "whole_text": whole_text,
-        "characters_per_token": sample.characters_per_token.value,
-        "characters_per_token_error": 0.0 if whole_text else sample.characters_per_token.error,
-        "tokens_per_word": sample.tokens_per_word.value,
-        "tokens_per_word_error": 0.0 if whole_text else sample.tokens_per_word.error,
-        "unknown_share": unknown / tokens if tokens else 0.0,
-        "single_character_share": int(sample.counts[lengths <= 1].sum()) / tokens if tokens else 0.0,
-        "round_trip_failures": sample.round_trip_failures,
+        "share": share,
+        "whole_text": share >= 1,
+        **_with_error("characters_per_token", sample.characters_per_token, share),
+        **_with_error("tokens_per_word", sample.tokens_per_word, share),
+        **_with_error("unknown_share", sample.unknown, share),
+        **_with_error("single_character_share", sample.single_character, share),
+        "unknown_characters": sample.unknown_characters.most_common(_MOST_SHOWN),
+        "round_trip_failures": failures,
+        "round_trip_failure_share": failures / sample.documents if sample.documents else 0.0,
+        "round_trip_failure_share_interval": wilson(failures, sample.documents, share),
         "round_trip_examples": sample.failed,
         "literal_specials": dict(sample.literal_specials),
     }
+
+
+def _with_error(name: str, ratio: Ratio, share: float) -> dict[str, float]:
+    return {name: ratio.value, f"{name}_error": ratio.error(share)}
 
 
 def _length_histogram(
@@ -217,7 +245,8 @@ def _findings(described: dict[str, Any]) -> list[Finding]:
         warn(f"{share} of the tokens never occur in this text", "a smaller vocab_size, or a tokenizer of this text")
     if described["unknown_share"] > 0.001:
         share = percent(described["unknown_share"])
-        warn(f"{share} of the tokens are the unknown token", "train on this text, or use byte_bpe")
+        most = ", ".join(text for text, _ in described["unknown_characters"][:5])
+        warn(f"{share} of the tokens are the unknown token: {most}, …", "train on this text, or use byte_bpe")
     if described["single_character_share"] > 0.25:
         share = percent(described["single_character_share"])
         warn(f"{share} of the tokens are single characters", "a larger vocab_size, or a tokenizer trained on this text")

@@ -35,6 +35,8 @@ __all__ = ["Compact", "Ids", "Layout", "Published", "layout_named"]
 Ids: TypeAlias = npt.NDArray[np.int32]
 Spans: TypeAlias = npt.NDArray[np.int64]
 """Where records are: rows of (offset of the record's bytes, length)."""
+_MOST_IDS = 1 << 24
+"""Published sets don't say how large their vocabulary is; a damaged id is not believed when ids are counted."""
 
 
 class Layout(Protocol):
@@ -55,8 +57,8 @@ class Layout(Protocol):
     def decode(self, records: Sequence[bytes]) -> Ids:
         """Records as sequences; ``ValueError`` where they are not of this layout."""
 
-    def padding_tokens(self, records: Sequence[bytes]) -> int:
-        """How many tokens the attention masks of these records leave out."""
+    def padding(self, records: Sequence[bytes]) -> npt.NDArray[np.int64]:
+        """How many tokens the attention mask of each record leaves out."""
 
 
 def layout_named(name: str, *, sequence_length: int, vocab_size: int) -> Layout:
@@ -104,8 +106,8 @@ class Compact:
             raise ValueError(f"a record does not hold {self.sequence_length} ids in one feature `ids`")
         return np.ascontiguousarray(raw[:, before:]).view(self.dtype).astype(np.int32)
 
-    def padding_tokens(self, records: Sequence[bytes]) -> int:
-        return 0
+    def padding(self, records: Sequence[bytes]) -> npt.NDArray[np.int64]:
+        return np.zeros(len(records), dtype=np.int64)
 
 
 class Published:
@@ -131,12 +133,15 @@ class Published:
         if (lengths != self.sequence_length).any():
             wrong = int(lengths[lengths != self.sequence_length][0])
             raise ValueError(f"a record holds {wrong} input_ids, and the others {self.sequence_length}")
-        if len(ids) and not 0 <= ids.min() <= ids.max() < 2**31:
-            raise ValueError("an id is negative or beyond 32 bits")
+        if len(ids) and not 0 <= ids.min() <= ids.max() < _MOST_IDS:
+            raise ValueError(f"an id is negative or not below {_MOST_IDS:,}, which no vocabulary reaches")
         return ids.astype(np.int32).reshape(-1, self.sequence_length)
 
-    def padding_tokens(self, records: Sequence[bytes]) -> int:
+    def padding(self, records: Sequence[bytes]) -> npt.NDArray[np.int64]:
         try:
-            return int((decode_int64s(records, "attention_mask")[0] == 0).sum())
+            mask, lengths = decode_int64s(records, "attention_mask")
         except ValueError:  # without a mask there is no padding
-            return 0
+            return np.zeros(len(records), dtype=np.int64)
+        left_out = np.concatenate([[0], np.cumsum(mask == 0)])
+        ends = np.cumsum(lengths)
+        return np.asarray(left_out[ends] - left_out[ends - lengths])

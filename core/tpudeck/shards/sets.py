@@ -55,9 +55,23 @@ class Sequences:
         rows = np.asarray(indices, dtype=np.int64)
         return self._decoded(self._gather(rows), rows)
 
-    def padding_tokens(self, indices: npt.ArrayLike) -> int:
-        """How many tokens of these sequences are padding, by their attention mask; compact sets have none."""
-        return self._layout.padding_tokens(self._gather(np.asarray(indices, dtype=np.int64)))
+    def take_with_padding(self, indices: npt.ArrayLike) -> tuple[Ids, npt.NDArray[np.int64]]:
+        """Sequences by number, and how many tokens of each are padding by its attention mask (compact: none)."""
+        rows = np.asarray(indices, dtype=np.int64)
+        records = self._gather(rows)
+        return self._decoded(records, rows), self._layout.padding(records)
+
+    def checksums(self, indices: npt.ArrayLike) -> npt.NDArray[np.uint32]:
+        """The checksums that stand behind records: equal ones for equal records. The records are not read."""
+        rows = np.asarray(indices, dtype=np.int64)
+        found = np.zeros((len(rows), FOOTER_BYTES), dtype=np.uint8)
+        shards = np.searchsorted(self._ends, rows, side="right")
+        for shard in np.unique(shards):
+            octets, spans = self._open(int(shard))
+            there = shards == shard
+            inside = spans[rows[there] - (self._ends[shard] - self.shard_sizes[shard])]
+            found[there] = octets[inside.sum(axis=1)[:, None] + np.arange(FOOTER_BYTES)]
+        return found.view("<u4").ravel()
 
     def _gather(self, rows: npt.NDArray[np.int64]) -> list[bytes]:
         """Records by number, verified."""
