@@ -4,8 +4,8 @@ Every document becomes ``[bos] tokens [eos]`` (for a causal model ``tokens [eos]
 the other, are one stream of tokens, and the stream is cut into sequences. Nothing is padded, and all that is dropped is
 the end of the stream, less than one sequence per split: it is counted.
 
-The tokenizer's own threads encode a batch of documents at a time; everything else is arithmetic on arrays. Memory holds
-a batch and the documents of the shard being written, never the corpus. The bytes do not depend on the number of
+Documents are encoded by the batch (:mod:`~tpudeck.tokenizer.encoding`); everything else is arithmetic on arrays. Memory
+holds a batch and the documents of the shard being written, never the corpus. The bytes do not depend on the number of
 threads, nor on where a build was interrupted and went on (see :mod:`~tpudeck.shards.ledger`).
 """
 
@@ -22,17 +22,18 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from tpudeck.errors import ArtefactError, CorpusError, DiskFullError, InputError, disk_is_full
+from tpudeck.errors import ArtefactError, CorpusError, InputError
 from tpudeck.shards.layouts import Layout, layout_named
-from tpudeck.shards.ledger import LEDGER_FILE, Ledger, SplitState
+from tpudeck.shards.ledger import LEDGER_FILE, Ledger
 from tpudeck.shards.manifest import COUNTS_FILE, Manifest, Packing, ShardFile, SplitSummary, content_hash
 from tpudeck.shards.sets import ShardSet, open_set
+from tpudeck.shards.stream import Stream
 from tpudeck.storage import write_atomic
 from tpudeck.tfrecord import read_records
+from tpudeck.tokenizer.encoding import Encoded, Encoder
 
 if TYPE_CHECKING:
     from tpudeck.tokenizer import LoadedTokenizer
@@ -149,6 +150,7 @@ class _Writer:
         self.tokenizer = tokenizer
         self.ledger = ledger
         self.reporter = reporter
+        self._encoder = Encoder(tokenizer)
         self.train_counts = np.zeros(tokenizer.vocab_size, dtype=np.int64)
         """How often each token occurs in the training split."""
         for file in ledger.split("train").files:
@@ -161,7 +163,7 @@ class _Writer:
             return
         characters = 0
         done = state.tally.documents
-        with contextlib.closing(_Stream(split, state, self)) as stream:
+        with contextlib.closing(self._stream(split)) as stream:
             for texts in documents:
                 self.reporter.check_stop()
                 new, done = texts[done:], max(0, done - len(texts))
@@ -172,6 +174,10 @@ class _Writer:
             if not stream.sequences:
                 raise self._too_little(split, stream.tokens_left)
             stream.finish(documents.counts.to_dict())
+
+    def _stream(self, split: str) -> Stream:
+        on_write = self._count if split == "train" else lambda ids_NS: None
+        return Stream(self.folder, split, self.packing, self.layout, self.ledger, on_write)
 
     def _too_little(self, split: str, tokens: int) -> CorpusError:
         larger = ", or a larger corpus.validation_fraction" if split == "validation" else ""
@@ -184,152 +190,30 @@ class _Writer:
         """Count the tokens of a shard that an earlier attempt wrote."""
         records = read_records(self.folder / file.name)
         while batch := [record.data for record in itertools.islice(records, 1024)]:
-            self.count(self.layout.decode(batch))
+            self._count(self.layout.decode(batch))
 
-    def count(self, ids_NS: npt.NDArray[Any]) -> None:
+    def _count(self, ids_NS: npt.NDArray[Any]) -> None:
         self.train_counts += np.bincount(ids_NS.ravel(), minlength=len(self.train_counts))
 
-    def _encode(self, texts: list[str]) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
-        """The tokens of some documents in a row, with what begins and ends each; and how many each document has."""
-        before = [self.tokenizer.bos_id] if self.packing.enclosed else []
-        stream: list[int] = []
-        lengths: list[int] = []
-        for ids in self._ids(texts):
-            if ids:
-                stream += before
-                stream += ids
-                stream.append(self.tokenizer.eos_id)
-            lengths.append(len(ids) + len(before) + 1 if ids else 0)
-        tokens = np.array(stream, dtype=np.uint32)
-        if (largest := int(tokens.max(initial=0))) >= self.tokenizer.vocab_size:
+    def _encode(self, texts: list[str]) -> Encoded:
+        encoded = self._encoder.encode(texts)
+        if (largest := int(encoded.ids.max(initial=0))) >= self.tokenizer.vocab_size:
             raise ArtefactError(
                 f"the tokenizer in {self.tokenizer.folder} gives the id {largest}, "
                 f"and its vocabulary has {self.tokenizer.vocab_size} entries"
             )
-        return tokens, np.array(lengths, dtype=np.int64)
-
-    def _ids(self, texts: list[str]) -> Iterator[list[int]]:
-        try:
-            encoded = self.tokenizer.rust.encode_batch_fast(texts, add_special_tokens=False)
-        except Exception as error:  # the Rust side raises nothing more particular
-            raise ArtefactError(
-                f"the tokenizer in {self.tokenizer.folder} cannot encode this text: {error}",
-                hint="a tokenizer needs an unknown token, or bytes to fall back on, for characters it has not seen",
-            ) from error
-        return (encoding.ids for encoding in encoded)
+        return _marked(encoded, self.tokenizer.bos_id if self.packing.enclosed else None, self.tokenizer.eos_id)
 
 
-class _Stream:
-    """The token stream of a split, on its way into shards."""
-
-    def __init__(self, split: str, state: SplitState, writer: _Writer) -> None:
-        self._split = split
-        self._state = state
-        self._writer = writer
-        self._length = writer.packing.sequence_length
-        self._shard: _Shard | None = None
-        self._tokens = np.zeros(0, dtype=np.uint32)
-        self._ends = np.zeros(0, dtype=np.int64)
-        self._end = state.tally.document_tokens
-        self.sequences = sum(file.sequences for file in state.files)
-        self._already_written = self.sequences * self._length - self._end
-
-    def add(self, tokens: npt.NDArray[np.uint32], lengths: npt.NDArray[np.int64]) -> None:
-        """Take the next documents, and write the sequences that are full."""
-        ends = self._end + np.cumsum(lengths)
-        self._ends = np.concatenate([self._ends, ends])
-        self._end = int(ends[-1]) if len(ends) else self._end
-        self._tokens = np.concatenate([self._tokens, tokens[self._already_written :]])
-        self._already_written = max(0, self._already_written - len(tokens))
-        while full := len(self._tokens) // self._length:
-            if self._shard is None:
-                self._shard = _Shard(self._writer.folder, self._split, len(self._state.files), self._writer.layout)
-            count = min(full, self._writer.packing.shard_sequences - self._shard.sequences)
-            used = count * self._length
-            ids_NS = self._tokens[:used].reshape(count, self._length)
-            self._shard.write(ids_NS)
-            if self._split == "train":
-                self._writer.count(ids_NS)
-            self._tokens = self._tokens[used:]
-            self.sequences += count
-            if self._shard.sequences == self._writer.packing.shard_sequences:
-                self._close_shard(self._shard)
-
-    @property
-    def tokens_left(self) -> int:
-        """Tokens that wait for more, to make a sequence."""
-        return len(self._tokens)
-
-    def finish(self, counts: Mapping[str, int]) -> None:
-        """The stream has ended: close the last shard, drop what is too short for a sequence."""
-        if self._shard is not None:
-            self._close_shard(self._shard)
-        self._tally(self._end)
-        self._writer.ledger.finish(self._split, self._state.tally, len(self._tokens), counts)
-
-    def close(self) -> None:
-        """Leave an unfinished shard behind; the build that goes on writes over it."""
-        if self._shard is not None:
-            self._shard.abandon()
-
-    def _close_shard(self, shard: _Shard) -> None:
-        file = shard.close()
-        self._shard = None
-        self._tally(self.sequences * self._length)
-        self._writer.ledger.append(self._split, file, self._state.tally)
-
-    def _tally(self, position: int) -> None:
-        """Count the documents that end at or before this place of the stream."""
-        done = int(np.searchsorted(self._ends, position, side="right"))
-        self._state.tally.add(self._ends[:done], self._length)
-        self._ends = self._ends[done:]
-
-
-class _Shard:
-    """A file being written: aside, then given its name."""
-
-    def __init__(self, folder: Path, split: str, index: int, layout: Layout) -> None:
-        (folder / split).mkdir(exist_ok=True)
-        self._folder, self._split, self._index, self._layout = folder, split, index, layout
-        self._aside = folder / split / ".unfinished"
-        self._file = self._aside.open("wb")
-        self._crc32c = 0
-        self._bytes = 0
-        self.sequences = 0
-
-    def write(self, ids_NS: npt.NDArray[np.uint32]) -> None:
-        frames = self._layout.encode(ids_NS)
-        with _room_for(self._aside):
-            self._file.write(frames)
-        self._crc32c = google_crc32c.extend(self._crc32c, frames)
-        self._bytes += len(frames)
-        self.sequences += len(ids_NS)
-
-    def abandon(self) -> None:
-        with contextlib.suppress(OSError):
-            self._file.close()
-
-    def close(self) -> ShardFile:
-        name = self._layout.file_name(self._split, self._index, self.sequences)
-        with _room_for(self._aside), self._file:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        self._aside.replace(self._folder / name)
-        return ShardFile(name, self.sequences, self._bytes, self._crc32c)
-
-
-@contextlib.contextmanager
-def _room_for(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if not disk_is_full(error):
-            raise
-        path.unlink(missing_ok=True)
-        raise DiskFullError(
-            f"the disk is full: a shard in {path.parent} could not be written",
-            hint="make room and give the same command again: it goes on with the shards that are finished",
-        ) from error
+def _marked(encoded: Encoded, bos_id: int | None, eos_id: int) -> Encoded:
+    """Documents with what begins and what ends them; one in which the tokenizer found nothing stays empty."""
+    full = encoded.lengths > 0
+    ends = np.cumsum(encoded.lengths)[full]
+    starts = ends - encoded.lengths[full] if bos_id is not None else ends[:0]
+    # Where one document ends the next begins: of marks for the same place the end comes first.
+    marks = np.repeat([eos_id, bos_id or 0], [len(ends), len(starts)])
+    ids = np.insert(encoded.ids, np.concatenate([ends, starts]), marks)
+    return Encoded(ids, encoded.lengths + full * (1 if bos_id is None else 2))
 
 
 def _check_place(folder: Path, key: str) -> None:

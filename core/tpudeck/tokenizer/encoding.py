@@ -1,0 +1,130 @@
+"""Encoding documents by the batch, as arrays, and where it can be a word at a time.
+
+Most tokenizers cut text into words first and never look across the cut, so that a word has the same tokens wherever it
+stands; and text is made of few words, again and again. What a word becomes is therefore asked once and remembered, and
+the tokens of a document are gathered from what is known of its words: several times faster than encoding it.
+
+The result is that of the tokenizer, always.
+:func:`~tpudeck.tokenizer.words.word_pattern` knows the kinds of tokenizer for which cutting first
+changes nothing; every other one is given whole documents.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tpudeck.errors import ArtefactError
+from tpudeck.tokenizer.words import word_pattern
+
+if TYPE_CHECKING:
+    from tpudeck.tokenizer.loaded import LoadedTokenizer
+
+__all__ = ["Encoded", "Encoder"]
+
+_MEMORY_BYTES = 32 << 20
+_WORD_BYTES = 200
+"""What a remembered word takes beside its characters: objects, a place in the dictionary, rows in arrays."""
+
+
+class Encoded(NamedTuple):
+    """The tokens of some texts in a row, without those that begin and end a document."""
+
+    ids: npt.NDArray[np.uint32]
+    lengths: npt.NDArray[np.int64]
+    """How many belong to each text."""
+
+
+_NOTHING = Encoded(np.zeros(0, dtype=np.uint32), np.zeros(0, dtype=np.int64))
+
+
+class Encoder:
+    """Encodes batches of documents exactly as the tokenizer does."""
+
+    def __init__(self, tokenizer: LoadedTokenizer, *, memory_bytes: int = _MEMORY_BYTES) -> None:
+        self._tokenizer = tokenizer
+        self._pattern = word_pattern(tokenizer.rust)
+        self._memory_bytes = memory_bytes
+        self._numbers = _Numbers()
+        self._known = _NOTHING
+        self._held_bytes = 0
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        """Raises :class:`ArtefactError` where the tokenizer cannot encode the text."""
+        if self._pattern is None:
+            return self._ask(texts)
+        words = list(map(self._pattern.findall, texts))
+        counts = np.fromiter(map(len, words), dtype=np.int64, count=len(words))
+        numbers = self._numbers_of(itertools.chain.from_iterable(words), int(counts.sum()))
+        ids, lengths = _rows(self._known, numbers)
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        encoded = Encoded(ids, np.diff(ends[np.concatenate([[0], np.cumsum(counts)])]))
+        if self._held_bytes > self._memory_bytes:
+            self._forget()
+        return encoded
+
+    def _numbers_of(self, words: Iterable[str], count: int) -> npt.NDArray[np.int64]:
+        """Where each word stands among the known ones; what is new is learned."""
+        try:
+            numbers = np.fromiter(map(self._numbers.__getitem__, words), dtype=np.int64, count=count)
+            if new := self._numbers.take_new():
+                self._known = _joined(self._known, self._ask(new))
+                self._held_bytes += _WORD_BYTES * len(new) + sum(map(len, new))
+        except BaseException:
+            self._forget()  # words have numbers, and nothing is known of them
+            raise
+        return numbers
+
+    def _forget(self) -> None:
+        """Begin anew: memory stays bounded, and what is common comes back at once."""
+        self._numbers = _Numbers()
+        self._known = _NOTHING
+        self._held_bytes = 0
+
+    def _ask(self, texts: Sequence[str]) -> Encoded:
+        """The tokenizer's answer, by all its threads."""
+        try:
+            found = self._tokenizer.rust.encode_batch_fast(list(texts), add_special_tokens=False)
+        except Exception as error:  # the Rust side raises nothing more particular
+            raise ArtefactError(
+                f"the tokenizer in {self._tokenizer.folder} cannot encode this text: {error}",
+                hint="a tokenizer needs an unknown token, or bytes to fall back on, for characters it has not seen",
+            ) from error
+        ids = [encoding.ids for encoding in found]
+        lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
+        flat = np.fromiter(itertools.chain.from_iterable(ids), dtype=np.uint32, count=int(lengths.sum()))
+        return Encoded(flat, lengths)
+
+
+class _Numbers(dict[str, int]):
+    """Numbers words in the order in which they are first asked for."""
+
+    def __init__(self) -> None:
+        self._new: list[str] = []
+
+    def __missing__(self, word: str) -> int:
+        number = self[word] = len(self)
+        self._new.append(word)
+        return number
+
+    def take_new(self) -> list[str]:
+        new, self._new = self._new, []
+        return new
+
+
+def _joined(known: Encoded, new: Encoded) -> Encoded:
+    return Encoded(np.concatenate([known.ids, new.ids]), np.concatenate([known.lengths, new.lengths]))
+
+
+def _rows(known: Encoded, numbers: npt.NDArray[np.int64]) -> Encoded:
+    """Those of the known texts that have these numbers."""
+    starts = np.cumsum(known.lengths) - known.lengths
+    lengths = known.lengths[numbers]
+    ends = np.cumsum(lengths)
+    before = starts[numbers] - (ends - lengths)  # from a place in the result to the place it comes from
+    total = int(ends[-1]) if len(ends) else 0
+    return Encoded(known.ids[np.arange(total) + np.repeat(before, lengths)], lengths)
