@@ -36,6 +36,8 @@ def answer(folder: str, request: dict[str, Any]) -> dict[str, Any]:
         ids = torch.tensor([request["prompt_ids"]])
         new = model.generate(ids, max_new_tokens=request["new_tokens"], do_sample=False, pad_token_id=request["pad_id"])
         told["generated_ids"] = new[0].tolist()
+        go_on = transformers.pipeline("text-generation", model=model, tokenizer=tokenizer)
+        told["generated"] = go_on(request["text"], max_new_tokens=request["new_tokens"], do_sample=False)[0]
     else:
         fill = transformers.pipeline("fill-mask", model=model, tokenizer=tokenizer)
         answers = fill(request["text"], top_k=5)
