@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from shardsets import contents, some_documents, tokenizer
+from shardsets import Reporter, contents, some_documents, tokenizer
 from tpudeck import jobs
 from tpudeck.config import Home
 from tpudeck.errors import ArtefactError, CorpusError, InputError
 from tpudeck.presets import Experiment, experiment_from, save_experiment
-from tpudeck.shards import open_set
+from tpudeck.shards import checked, open_set
+from tpudeck.shards.ledger import file_crc32c
 from tpudeck.shards.task import packing_of, set_key
 from tpudeck.storage import write_json
 
@@ -58,6 +59,42 @@ def test_the_set_is_kept_under_its_key_and_found_the_second_time(text: Path, wor
     again = jobs.run("shards", experiment(text), request={"tokenizer": str(words)})
     assert (made["cached"], again["cached"]) == (False, True)
     assert again == made | {"cached": True}
+
+
+def flip_a_byte(path: Path, offset: int) -> None:
+    """Damage a file without changing its size."""
+    data = bytearray(path.read_bytes())
+    data[offset] ^= 1
+    path.write_bytes(data)
+
+
+def test_a_damaged_set_is_found_before_anything_is_trained_on_it(text: Path, words: Path) -> None:
+    made = jobs.run("shards", experiment(text), request={"tokenizer": str(words)})
+    shard = Path(made["folder"]) / "train" / "shard-00001.tfrecord"
+    flip_a_byte(shard, 100)
+    with pytest.raises(ArtefactError, match=r"shard-00001\.tfrecord is corrupted at offset \d+") as caught:
+        jobs.run("shards", experiment(text), request={"tokenizer": str(words)})
+    assert f"remove {made['folder']}" in caught.value.hint
+    flip_a_byte(shard, 100)
+    assert jobs.run("shards", experiment(text), request={"tokenizer": str(words)}) == made | {"cached": True}
+
+
+def test_a_set_is_read_whole_once_and_again_only_where_a_file_has_changed(
+    text: Path, words: Path, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = open_set(jobs.run("shards", experiment(text), request={"tokenizer": str(words)})["folder"])
+    read: list[str] = []
+    monkeypatch.setattr(checked, "file_crc32c", lambda path: read.append(path.name) or file_crc32c(path))
+    checked.check_once(made, home, Reporter())
+    assert read == []  # it was just written
+    (home.cache / "checked").rename(home.cache / "lost")
+    checked.check_once(made, home, Reporter())
+    everything = len(read)
+    assert everything == sum(len(split.files) for split in made.manifest.splits.values()) > 10
+    checked.check_once(made, home, Reporter())
+    os.utime(made.folder / "train" / "shard-00003.tfrecord")
+    checked.check_once(made, home, Reporter())
+    assert read[everything:] == ["shard-00003.tfrecord"]
 
 
 def test_any_other_input_is_another_set(text: Path, words: Path, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import json
 import os
 import signal
@@ -9,16 +11,19 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+import tokenizers
 
 from tpudeck import jobs
 from tpudeck.config import Home
 from tpudeck.errors import ArtefactError, InputError, InterruptedRunError
-from tpudeck.presets import Experiment, experiment_from, merge
+from tpudeck.presets import FAMILIES, Experiment, experiment_from, merge
+from tpudeck.presets.schema import Tokenizer as Settings
 from tpudeck.storage import hash_file, read_json
 from tpudeck.tokenizer import artefacts, load
+from tpudeck.tokenizer.recipes import untrained
 from tpudeck.tokenizer.stage import ready
 
 
@@ -233,3 +238,15 @@ def test_the_task_imports_neither_transformers_nor_tensorflow(home: Home) -> Non
     )
     said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert said.stdout.strip() == "set()"
+
+
+@pytest.mark.skipif(not tokenizers.__version__.startswith("0.22."), reason="another library writes another file")
+def test_a_recipe_that_changes_makes_other_keys_so_that_what_the_old_one_made_is_not_found() -> None:
+    recipes = hashlib.sha256()
+    for kind, family, lowercase in itertools.product(
+        get_args(Settings.model_fields["kind"].annotation), FAMILIES.values(), (False, True)
+    ):
+        settings = Settings(kind=kind, lowercase=lowercase)
+        recipes.update(untrained(settings, family.specials).to_str().encode())
+    told = "a recipe has changed: raise artefacts._RECIPE_VERSION, and note the new pair here"
+    assert (artefacts._RECIPE_VERSION, recipes.hexdigest()[:16]) == (2, "a51673123e810931"), told

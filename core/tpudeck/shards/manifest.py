@@ -20,9 +20,20 @@ import orjson
 from tpudeck.errors import ArtefactError
 from tpudeck.storage import read_json, write_json
 
-__all__ = ["FORMAT_VERSION", "LENGTH_EDGES", "Manifest", "Packing", "ShardFile", "SplitSummary", "Tally"]
+__all__ = [
+    "FORMAT_VERSION",
+    "LENGTH_EDGES",
+    "PACKING_VERSION",
+    "Manifest",
+    "Packing",
+    "ShardFile",
+    "SplitSummary",
+    "Tally",
+]
 
 FORMAT_VERSION = 1
+PACKING_VERSION = 1
+"""Goes up when the same text, tokenizer and settings give other sequences than before."""
 MANIFEST_FILE = "manifest.json"
 COUNTS_FILE = "token-counts.npy"
 

@@ -20,7 +20,8 @@ from tpudeck.errors import ArtefactError, InputError
 from tpudeck.presets import Experiment
 from tpudeck.runs.events import Noticed, PhaseChanged
 from tpudeck.shards.build import SPLITS, build
-from tpudeck.shards.manifest import FORMAT_VERSION, MANIFEST_FILE, Packing, SplitSummary
+from tpudeck.shards.checked import check_once, remember
+from tpudeck.shards.manifest import FORMAT_VERSION, MANIFEST_FILE, PACKING_VERSION, Packing, SplitSummary
 from tpudeck.shards.sets import ShardSet
 from tpudeck.storage import read_json
 from tpudeck.tokenizer import LoadedTokenizer, load
@@ -62,6 +63,10 @@ def build_shards(job: Job) -> dict[str, Any]:
         versions=_versions(),
         reporter=job,
     )
+    if cached:
+        check_once(made, job.home, job)
+    else:
+        remember(made, job.home)
     result = describe(made) | {"cached": cached}
     for split in SPLITS:
         job.writer.event(Noticed(message=_in_words(split, result[split])))
@@ -106,7 +111,8 @@ def packing_of(experiment: Experiment) -> Packing:
 
 def set_key(corpus_fingerprint: str, tokenizer_hash: str, packing: Packing) -> str:
     """The name of a set: a hash of everything that decides what is in it."""
-    made_from = [FORMAT_VERSION, corpus_fingerprint, tokenizer_hash, packing, _versions()["tokenizers"]]
+    versions = [FORMAT_VERSION, PACKING_VERSION, _versions()["tokenizers"]]
+    made_from = [*versions, corpus_fingerprint, tokenizer_hash, packing]
     return hashlib.sha256(orjson.dumps(made_from)).hexdigest()[:32]
 
 

@@ -1,9 +1,9 @@
 """Where finished tokenizers are kept: ``tokenizers/KEY/``, found again by what they were made from.
 
-The key is a hash of everything that goes in: text, settings, special tokens, library. The *file* is the artefact of
-record: a second training on the same text may differ in the last digits (or, rarely, in a piece), so nothing is trained
-twice, and shards and runs refer to the hash of the file. A folder appears whole, by one rename; its manifest says what
-is in it.
+The key is a hash of everything that goes in: text, settings, special tokens, library and recipe. The *file* is the
+artefact of record: a second training on the same text may differ in the last digits (or, rarely, in a piece), so
+nothing is trained twice, and shards and runs refer to the hash of the file. A folder appears whole, by one rename; its
+manifest says what is in it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ from tpudeck.tokenizer.loaded import manifest_of
 __all__ = ["find", "input_key", "keep", "versions"]
 
 _FORMAT_VERSION = 1
+_RECIPE_VERSION = 2
+"""Goes up when the same input gives another tokenizer than before, be it trained or brought along: what was made in the
+old way must not be found again."""
 
 
 def versions() -> dict[str, str]:
@@ -39,7 +42,7 @@ def versions() -> dict[str, str]:
 
 def input_key(inputs: Mapping[str, Any]) -> str:
     """The name of the folder for these inputs."""
-    inputs = {"format": _FORMAT_VERSION, "versions": versions(), **inputs}
+    inputs = {"format": _FORMAT_VERSION, "made": _RECIPE_VERSION, "versions": versions(), **inputs}
     return hashlib.sha256(orjson.dumps(inputs, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
 
 
