@@ -34,9 +34,11 @@ from tpudeck.storage import is_bucket, read_json, write_atomic, write_json
 
 if TYPE_CHECKING:
     from tpudeck.presets import Experiment
+    from tpudeck.runs.checkpoints import Checkpoint
 
 __all__ = [
     "Options",
+    "Origin",
     "create",
     "read_options",
     "request_checkpoint",
@@ -67,6 +69,25 @@ class Options:
     """A store, ``gs://…``, below which a copy is kept while the run lasts, at ``runs/ID``."""
 
 
+@dataclass(frozen=True)
+class Origin:
+    """The run that a new one comes from, and the checkpoint it goes on from; none: it begins at the beginning."""
+
+    run: str
+    checkpoint: Checkpoint | None = None
+
+    @property
+    def step(self) -> int:
+        return self.checkpoint.step if self.checkpoint else 0
+
+    def hand_over(self, folder: Path) -> None:
+        """Give the new run what it begins with."""
+        from tpudeck.runs.checkpoints import copy_checkpoint
+
+        if self.checkpoint is not None:
+            copy_checkpoint(self.checkpoint, folder)
+
+
 def create(
     experiment: Experiment,
     *,
@@ -77,6 +98,7 @@ def create(
     tags: Sequence[str] = (),
     priority: int = 0,
     options: Options | None = None,
+    forked_from: Origin | None = None,
 ) -> Path:
     """Write a new run folder, whole or not at all; nothing is started."""
     from tpudeck.alerts import check_target
@@ -92,11 +114,20 @@ def create(
     name = check_name(experiment.name if name is None else name)
     now = time.time()
     run_id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{name}-{secrets.token_hex(2)}"
-    about = {"format_version": FORMAT_VERSION, "id": run_id, "name": name, "preset": preset, "created": now}
+    about: dict[str, Any] = {
+        "format_version": FORMAT_VERSION,
+        "id": run_id,
+        "name": name,
+        "preset": preset,
+        "created": now,
+    }
     aside = home.runs / f".new-{run_id}"
     try:
         aside.mkdir(parents=True)
         (aside / "requests").mkdir()
+        if forked_from is not None:
+            about["forked_from"] = {"run": forked_from.run, "step": forked_from.step}
+            forked_from.hand_over(aside)
         write_json(aside / "run.json", about | _circumstances(experiment, argv))
         write_json(aside / "meta.json", {"name": name, "tags": list(tags), "priority": priority})
         write_options(aside, options or Options())

@@ -297,6 +297,51 @@ def test_delete_moves_to_the_trash_and_refuses_what_is_running(home: Home) -> No
     assert (home.trash / run / "metrics.jsonl").exists()
 
 
+def test_what_was_deleted_can_be_restored(home: Home) -> None:
+    folder = runs.make(home)
+    (folder / "note").write_text("mine")
+    assert tpudeck("runs", "delete", folder.name).returncode == 0
+    assert tpudeck("runs", "show", folder.name).returncode == 2
+    missing = tpudeck("runs", "restore", "another")
+    assert missing.returncode == 2 and folder.name in missing.stderr
+    assert tpudeck("runs", "restore", folder.name[:20]).returncode == 0
+    assert (folder / "note").read_text() == "mine"
+    assert not list(home.trash.iterdir())
+
+
+def test_a_restored_run_takes_nobody_s_place(home: Home) -> None:
+    folder = runs.make(home)
+    tpudeck("runs", "delete", folder.name)
+    folder.mkdir()
+    (folder / "run.json").write_text("{}")
+    done = tpudeck("runs", "restore", folder.name)
+    assert done.returncode == 2 and "there is a run" in done.stderr
+    assert list(home.trash.iterdir())
+
+
+def test_a_fork_is_a_new_run_with_the_changed_settings(home: Home) -> None:
+    tpudeck("run", "quickstart", "--set", "train.steps=5")
+    old = the_run(home)
+    assert tpudeck("runs", "fork", old.name, "--set", "train.steps=7", "--name", "other").returncode == 0
+    new = shown("other")
+    assert (new["step"], new["forked_from"]) == (7, {"run": old.name, "step": 0})
+    assert shown(old.name)["step"] == 5
+
+
+def test_log_lines_as_json_are_strings(home: Home) -> None:
+    tpudeck("run", "quickstart", "--set", "train.steps=2")
+    plain = tpudeck("runs", "logs", "last").stdout.splitlines()
+    assert [json.loads(line) for line in tpudeck("runs", "logs", "last", "--json").stdout.splitlines()] == plain
+    assert any("[1.2]" in line for line in plain)
+
+
+def test_an_error_keeps_its_lines_in_the_detail(home: Home) -> None:
+    tpudeck("run", "quickstart", shards_error="first\nsecond")
+    lines = tpudeck("runs", "show", "last").stdout.splitlines()
+    at = lines.index("error\tfirst")
+    assert lines[at + 1] == "\tsecond"
+
+
 def test_the_queue_is_shown_in_its_order_and_can_be_changed(home: Home) -> None:
     first = tpudeck("run", "quickstart", "--detach", "--set", "train.steps=10000", step_s=0.01).stdout.strip()
     waiting = [tpudeck("run", "quickstart", "--detach", "--set", "train.steps=3").stdout.strip() for _ in range(2)]

@@ -1,4 +1,4 @@
-"""``tpudeck runs …``: what there is, how it is, and what to do with it."""
+"""``tpudeck runs …``: what there is, and how it is."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tpudeck.cli import transfers
-from tpudeck.cli.output import emit_json, emit_table, narrate
+from tpudeck.cli import runs_control, runs_tidy, transfers
+from tpudeck.cli.output import emit_json, emit_line, emit_table, narrate
+from tpudeck.cli.which import RUN, RUNS, find
 
 if TYPE_CHECKING:
     from tpudeck.runs.summary import RunSummary
@@ -23,22 +24,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-RUN = typer.Argument(..., metavar="RUN", help="A run: its id, a unique beginning of it, its name, a path, or last.")
-RUNS = typer.Argument(..., metavar="RUN…", help="Runs: ids, unique beginnings of them, names, paths, or last.")
 JSON = typer.Option(False, "--json", help="Print JSON.")
 STATUS = typer.Option([], "--status", help="Only runs in this state; may be given more than once.")
 TAG = typer.Option([], "--tag", help="Only runs with this tag; may be given more than once.")
 METRIC = typer.Option(["loss"], "--metric", help="A metric; may be given more than once.")
 OUT = typer.Option(None, "--out", "-o", help="A file instead of standard output.")
-ADD_TAGS = typer.Argument(None, metavar="TAG…", help="Tags to add.")
-REMOVE_TAGS = typer.Option([], "--remove", help="A tag to take away; may be given more than once.")
-
-
-def find(text: str) -> Path:
-    from tpudeck.config import Home
-    from tpudeck.runs.index import find_run
-
-    return find_run(Home.here(), text)
 
 
 @app.command(name="list")
@@ -111,8 +101,14 @@ def show(run: str = RUN, as_json: bool = JSON) -> None:
     if as_json:
         emit_json(data)
         return
-    rows = [(key, _shown(key, value)) for key, value in data.items() if value not in (None, "", [])]
+    shown = {key: _shown(key, value) for key, value in data.items() if value not in (None, "", [])}
+    rows = [(key if first else "", line) for key, text in shown.items() for first, line in _lines(text)]
     emit_table(("key", "value"), rows)
+
+
+def _lines(text: str) -> list[tuple[bool, str]]:
+    """The lines of a text, and whether each is the first."""
+    return [(number == 0, line) for number, line in enumerate(text.splitlines())]
 
 
 def _shown(key: str, value: Any) -> str:
@@ -126,14 +122,17 @@ def _shown(key: str, value: Any) -> str:
         return format_duration(value)
     if isinstance(value, list):
         return ", ".join(map(str, value))
-    return f"{value:.6g}" if isinstance(value, float) else str(value).replace("\n", " ")
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {part}" for name, part in value.items())
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 @app.command()
 def logs(
     run: str = RUN,
     follow: bool = typer.Option(False, "--follow", "-f", help="Go on as the run writes, until it ends."),
-    lines: int = typer.Option(200, "--lines", "-n", help="How many of the last lines."),
+    lines: int = typer.Option(200, "--lines", "-n", min=0, help="How many of the last lines."),
+    as_json: bool = typer.Option(False, "--json", help="Print each line as a JSON string on a line."),
 ) -> None:
     """What the stages of a run printed."""
     import time
@@ -141,14 +140,14 @@ def logs(
     from tpudeck.runs.log import LogFollower, tail
     from tpudeck.runs.status import is_live
 
-    folder = find(run)
+    folder, say = find(run), emit_line if as_json else typer.echo
     new = LogFollower(folder, from_start=False)
     for line in tail(folder, lines):
-        typer.echo(line)
+        say(line)
     while follow:
         live = is_live(folder)
         for line in new.read():
-            typer.echo(line)
+            say(line)
         if not live:
             return
         time.sleep(0.5)
@@ -169,55 +168,6 @@ def watch(run: str = RUN, as_json: bool = JSON) -> None:
     if as_json:
         emit_json(snapshot.summary.to_dict())
     end(snapshot, as_json=as_json)
-
-
-@app.command()
-def stop(
-    run: list[str] = RUNS,
-    now: bool = typer.Option(False, "--now", help="At once, without a checkpoint."),
-) -> None:
-    """Ask runs to save a checkpoint and end."""
-    from tpudeck import launch
-    from tpudeck.runs.status import is_live
-
-    for folder in map(find, run):
-        if is_live(folder):
-            launch.request_stop(folder, now=now)
-            narrate(f"{folder.name} was asked to stop" + (" at once" if now else ""))
-        else:
-            narrate(f"{folder.name} is not running")
-
-
-@app.command()
-def checkpoint(run: str = RUN) -> None:
-    """Ask a run to save a checkpoint now, and go on."""
-    from tpudeck import launch
-    from tpudeck.errors import InputError
-    from tpudeck.runs.status import is_live
-
-    folder = find(run)
-    if not is_live(folder):
-        raise InputError(f"{folder.name} is not running")
-    launch.request_checkpoint(folder)
-    narrate(f"{folder.name} was asked for a checkpoint")
-
-
-@app.command()
-def resume(
-    run: str = RUN,
-    detach: bool = typer.Option(False, "--detach", "-d", help="Start it and return."),
-    as_json: bool = typer.Option(False, "--json", help="Print what happens as lines of JSON."),
-) -> None:
-    """Go on with a run from its last checkpoint, to the same result as if it had never ended."""
-    from tpudeck import launch
-    from tpudeck.cli.run import let_go, stay_with
-
-    folder = find(run)
-    if detach:
-        launch.resume(folder)
-        let_go(folder, as_json=as_json)
-    else:
-        stay_with(folder, start=launch.resume, as_json=as_json)
 
 
 @app.command()
@@ -251,16 +201,6 @@ def queue(as_json: bool = JSON) -> None:
 
 
 @app.command()
-def priority(
-    run: str = RUN, value: int = typer.Argument(..., metavar="NUMBER", help="Higher goes first; 0 is usual.")
-) -> None:
-    """Change the place of a waiting run in its queue."""
-    from tpudeck.runs.meta import change_meta
-
-    change_meta(find(run), priority=value)
-
-
-@app.command()
 def export(
     run: str = RUN,
     metric: list[str] = METRIC,
@@ -272,60 +212,6 @@ def export(
     from tpudeck.cli.export import write_metrics
 
     write_metrics(find(run), metric, form=form, weight=smooth, out=out)
-
-
-@app.command()
-def tag(
-    run: str = RUN,
-    add: list[str] = ADD_TAGS,
-    remove: list[str] = REMOVE_TAGS,
-) -> None:
-    """Add tags to a run, or take them away."""
-    from tpudeck.runs.meta import change_meta, read_meta
-
-    folder = find(run)
-    tags = [*read_meta(folder).get("tags", ()), *(add or ())]
-    change_meta(folder, tags=[tag for tag in dict.fromkeys(tags) if tag not in remove])
-    emit_table(("tag",), [(tag,) for tag in read_meta(folder)["tags"]])
-
-
-@app.command()
-def note(run: str = RUN, text: str = typer.Argument(..., help="The note; empty takes it away.")) -> None:
-    """Write a note to a run."""
-    from tpudeck.runs.meta import change_meta
-
-    change_meta(find(run), note=text)
-
-
-@app.command()
-def rename(run: str = RUN, name: str = typer.Argument(..., help="The new name; the id stays.")) -> None:
-    """Call a run something else."""
-    from tpudeck.launch import check_name
-    from tpudeck.runs.meta import change_meta
-
-    change_meta(find(run), name=check_name(name))
-
-
-@app.command()
-def archive(
-    run: list[str] = RUNS,
-    undo: bool = typer.Option(False, "--undo", help="Show them in the list again."),
-) -> None:
-    """Leave runs out of the list; nothing else changes."""
-    from tpudeck.runs.meta import change_meta
-
-    for folder in map(find, run):
-        change_meta(folder, archived=not undo)
-
-
-@app.command()
-def delete(run: list[str] = RUNS) -> None:
-    """Move runs to the trash folder; one that is running stays."""
-    from tpudeck.config import Home
-    from tpudeck.runs.meta import move_to_trash
-
-    for folder in map(find, run):
-        narrate(f"{folder.name} is now {move_to_trash(Home.here(), folder)}")
 
 
 @app.command()
@@ -346,4 +232,6 @@ def _cell(value: Any) -> str:
     return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+runs_control.register(app)
+runs_tidy.register(app)
 transfers.register_runs(app)

@@ -14,6 +14,7 @@ them.
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import orjson
 
 from tpudeck.errors import ArtefactError
-from tpudeck.storage import read_json
+from tpudeck.storage import read_json, write_json
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -37,6 +38,7 @@ __all__ = [
     "Checkpoint",
     "Checkpoints",
     "checksum",
+    "copy_checkpoint",
     "read_manifest",
 ]
 
@@ -129,6 +131,22 @@ class Checkpoints:
             raise ArtefactError(f"a checkpoint is best, last or one of the steps {steps}, got {which!r}")
         chosen.verify()
         return chosen
+
+
+def copy_checkpoint(checkpoint: Checkpoint, run: Path) -> None:
+    """Make a checkpoint of one run the first of another, which then begins at its step.
+
+    What it says about the other checkpoints and the unfinished line of its run stays behind.
+    """
+    folder = run / "checkpoints" / checkpoint.folder.name
+    folder.mkdir(parents=True)
+    for name in checkpoint.files:
+        shutil.copyfile(checkpoint.folder / name, folder / name)
+    data = read_json(checkpoint.folder / MANIFEST)
+    score = data.get("score")
+    best = {"best_step": checkpoint.step, "best_eval_loss": score["loss"]} if score else {}
+    kept = {key: value for key, value in data.items() if key not in {"best_step", "best_eval_loss", "unlogged"}}
+    write_json(folder / MANIFEST, kept | best)
 
 
 def read_manifest(folder: Path) -> Checkpoint:

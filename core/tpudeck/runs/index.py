@@ -20,7 +20,7 @@ from tpudeck.runs.status import ENDED
 from tpudeck.runs.summary import RunFiles, RunSummary, summarise
 from tpudeck.storage import read_json, write_atomic
 
-__all__ = ["RunIndex", "find_run"]
+__all__ = ["RunIndex", "find_deleted", "find_run"]
 
 _VERSION = 1
 _FIELDS = tuple(field.name for field in fields(RunSummary))
@@ -45,7 +45,7 @@ class RunIndex:
         known, changed = self._known, False
         self._known = {}
         summaries = []
-        for name in _run_names(self._home):
+        for name in _run_names(self._home.runs):
             folder = self._home.runs / name
             stamp = _stamp(folder)
             entry = known.get(name)
@@ -89,9 +89,9 @@ class RunIndex:
             write_atomic(self._cache, orjson.dumps(data))
 
 
-def _run_names(home: Home) -> list[str]:
+def _run_names(parent: Path) -> list[str]:
     try:
-        with os.scandir(home.runs) as entries:
+        with os.scandir(parent) as entries:
             return [entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir()]
     except FileNotFoundError:
         return []
@@ -121,21 +121,32 @@ def find_run(home: Home, text: str) -> Path:
     path = Path(text).expanduser()
     if (path / "run.json").is_file() and (path.is_absolute() or len(path.parts) > 1 or path.exists()):
         return path.absolute()
-    names = sorted(_run_names(home))
+    return _find(home.runs, text, hint="tpudeck runs list --all shows what there is; tpudeck run quickstart makes one")
+
+
+def find_deleted(home: Home, text: str) -> Path:
+    """The folder of a run in the trash: its id, a unique beginning of it, its name, or ``last``."""
+    names = sorted(_run_names(home.trash))
+    return _find(home.trash, text, hint=f"the trash holds {', '.join(names[-10:]) or 'none'}")
+
+
+def _find(parent: Path, text: str, *, hint: str) -> Path:
+    names = sorted(_run_names(parent))
     if text == "last":
         if not names:
-            raise InputError("there is no run yet", hint="tpudeck run quickstart makes one")
-        return home.runs / names[-1]
+            raise InputError("there is no run", hint=hint)
+        return parent / names[-1]
     if text in names:
-        return home.runs / text
-    found = [name for name in names if name.startswith(text)] or [name for name in names if _called(home, name) == text]
+        return parent / text
+    found = [name for name in names if name.startswith(text)]
+    found = found or [name for name in names if _called(parent / name) == text]
     if len(found) == 1:
-        return home.runs / found[0]
+        return parent / found[0]
     if found:
         raise InputError(f"{text!r} names {len(found)} runs: {', '.join(found[-5:])}", hint="more of the id picks one")
-    raise InputError(f"there is no run {text!r}", hint="tpudeck runs list --all shows what there is")
+    raise InputError(f"there is no run {text!r}", hint=hint)
 
 
-def _called(home: Home, name: str) -> str:
-    files = RunFiles.read(home.runs / name)
+def _called(folder: Path) -> str:
+    files = RunFiles.read(folder)
     return str(files.meta.get("name") or files.run.get("name") or "")

@@ -12,7 +12,7 @@ from tpudeck.errors import InputError, RetryLaterError
 from tpudeck.runs import locks
 from tpudeck.storage import read_json, write_json
 
-__all__ = ["change_meta", "move_to_trash", "read_meta"]
+__all__ = ["change_meta", "move_to_trash", "read_meta", "restore"]
 
 
 def read_meta(folder: Path) -> dict[str, Any]:
@@ -54,3 +54,15 @@ def move_to_trash(home: Home, folder: Path) -> Path:
         raise InputError(f"{folder} cannot be moved to {home.trash}: {error.strerror}") from error
     finally:
         locks.release(lock)
+
+
+def restore(home: Home, folder: Path) -> Path:
+    """Move a run out of the trash folder to where it was; where it is now."""
+    target = home.runs / str(read_json(folder / "run.json")["id"])
+    if target.exists():
+        raise InputError(f"there is a run {target.name} already", hint=f"move {folder} by hand")
+    try:
+        home.runs.mkdir(parents=True, exist_ok=True)
+        return folder.rename(target)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be moved to {home.runs}: {error.strerror}") from error

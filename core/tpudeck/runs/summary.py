@@ -63,6 +63,8 @@ class RunSummary:
     tags: tuple[str, ...] = ()
     note: str = ""
     archived: bool = False
+    forked_from: Mapping[str, Any] | None = None
+    """The ``run`` that it comes from, and the ``step`` of the checkpoint that it began with (0: none)."""
     alerts: tuple[str, ...] = ()
     """What was raised in the newest attempt, each kind once."""
 
@@ -160,5 +162,6 @@ def summarise(folder: Path, files: RunFiles, latest: Latest, *, now: float | Non
         tags=tuple(meta.get("tags") or ()),
         note=str(meta.get("note") or ""),
         archived=bool(meta.get("archived")),
+        forked_from=run.get("forked_from"),
         alerts=tuple(said.get("alerts") or ()),
     )
