@@ -166,28 +166,21 @@ def _json(path: Path) -> dict[str, Any]:
 
 def as_changes(weights: Weights) -> dict[str, Any]:
     """What an experiment has to say to be of these weights' shape, and to start from them."""
-    shape = _shape(weights)
-    if shape["norm_epsilon"] == _EPSILON[weights.family]:
-        shape["norm_epsilon"] = NONE
-    if shape["embedding_width"] == shape["width"]:
-        shape["embedding_width"] = NONE
+    shape = {key: NONE if value is None else value for key, value in _shape(weights).items()}
     return {"model": shape | {"weights": weights.source}}
 
 
 def _shape(weights: Weights) -> dict[str, Any]:
-    """The section ``model`` of an experiment, as far as these weights decide it."""
-    sizes = _sizes(weights)
+    """The section ``model`` of an experiment, as far as these weights decide it; none where that is the default."""
+    config, sizes, published = weights.config, _sizes(weights), _EPSILON[weights.family]
+    epsilon = float(config.get("layer_norm_eps", config.get("layer_norm_epsilon", published)))
+    embedding_width = config.get("embedding_size", sizes["width"])
     return {
         "architecture": weights.family,
         **sizes,
-        "norm_epsilon": _epsilon(weights),
-        "embedding_width": weights.config.get("embedding_size", sizes["width"]),
+        "norm_epsilon": None if epsilon == published else epsilon,
+        "embedding_width": None if embedding_width == sizes["width"] else embedding_width,
     }
-
-
-def _epsilon(weights: Weights) -> float:
-    config, published = weights.config, _EPSILON[weights.family]
-    return float(config.get("layer_norm_eps", config.get("layer_norm_epsilon", published)))
 
 
 def _sizes(weights: Weights) -> dict[str, int]:
@@ -220,10 +213,11 @@ def _differences(experiment: Experiment, weights: Weights) -> Iterator[Fault]:
         "heads": model.heads,
         "feed_forward": experiment.feed_forward,
         "max_positions": experiment.max_positions,
-        "norm_epsilon": model.norm_epsilon or _EPSILON[weights.family],
-        "embedding_width": experiment.embedding_width,
+        "norm_epsilon": None if model.norm_epsilon == _EPSILON[weights.family] else model.norm_epsilon,
+        "embedding_width": None if model.embedding_width == model.width else model.embedding_width,
     }
     for key, value in _shape(weights).items():
         if asked[key] != value:
-            yield Fault(f"model.{key}", f"is {value} in the weights {weights.source}", str(asked[key]), hint)
+            rule = f"is {NONE if value is None else value} in the weights {weights.source}"
+            yield Fault(f"model.{key}", rule, NONE if asked[key] is None else str(asked[key]), hint)
             hint = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -23,6 +24,7 @@ from tpudeck.cli.tokenizer import find_tokenizer
 from tpudeck.config import Home
 from tpudeck.errors import ArtefactError, InputError
 from tpudeck.runs import locks
+from tpudeck.runs.writer import RunWriter
 from tpudeck.storage import bucket, sets, write_json
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -173,3 +175,22 @@ def test_a_tokenizer_goes_through_the_hub(tmp_path: Path, tokenizer: Path, home:
     there = Home(elsewhere).tokenizers / KEY
     assert sorted(path.name for path in there.iterdir()) == ["manifest.json", "tokenizer.json"]
     assert (there / "tokenizer.json").read_bytes() == (tokenizer / "tokenizer.json").read_bytes()
+
+
+def test_the_runs_of_a_store_are_listed_and_shown_read_only(
+    object_store: ObjectStore, home: Home, another_machine: Callable[[], Home]
+) -> None:
+    there = fake_runs.make(home, name="there")
+    with contextlib.closing(RunWriter(there, attempt=1)) as writer:
+        for step in range(1, 21):
+            writer.metrics(step, loss=1 / step)
+    run("runs", "push", there.name, f"gs://bucket/team/runs/{there.name}")
+    another_machine()
+    store = ("--store", "gs://bucket/team")
+    assert [row["id"] for row in run("runs", "list", *store)] == [there.name]
+    assert run("runs", "show", "there", *store)["loss"] == 1 / 20
+    exported = CliRunner().invoke(app, ["runs", "export", "last", *store], catch_exceptions=False)
+    assert len(exported.stdout.splitlines()) == 21
+    assert run("runs", "list") == []
+    with pytest.raises(InputError, match="a store is gs://"):
+        run("runs", "list", "--store", "team")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tpudeck.cli import runs_control, runs_tidy, transfers
+from tpudeck.cli import run_transfers, runs_control, runs_tidy
 from tpudeck.cli.output import emit_json, emit_line, emit_table, narrate
-from tpudeck.cli.which import RUN, RUNS, find
+from tpudeck.cli.which import RUN, RUNS, STORE, find, home_with_runs
 
 if TYPE_CHECKING:
     from tpudeck.runs.summary import RunSummary
@@ -38,15 +38,15 @@ def list_runs(
     status: list[str] = STATUS,
     tag: list[str] = TAG,
     limit: int = typer.Option(0, "--limit", help="At most so many, the newest; 0: all."),
+    store: str = STORE,
 ) -> None:
     """Every run, newest first."""
-    from tpudeck.config import Home
     from tpudeck.runs.index import RunIndex
 
     _check_statuses(status)
     runs = [
         run
-        for run in RunIndex(Home.here()).refresh()
+        for run in RunIndex(home_with_runs(store)).refresh()
         if (everything or not run.archived) and (not status or run.status in status) and set(tag) <= set(run.tags)
     ][: limit or None]
     if as_json:
@@ -92,11 +92,11 @@ def _number(value: float | None) -> str:
 
 
 @app.command()
-def show(run: str = RUN, as_json: bool = JSON) -> None:
+def show(run: str = RUN, as_json: bool = JSON, store: str = STORE) -> None:
     """One run: its state and how we know, its numbers, its newest events."""
     from tpudeck.runs.reader import RunReader
 
-    snapshot = RunReader(find(run)).refresh()
+    snapshot = RunReader(find(run, store=store)).refresh()
     data = snapshot.summary.to_dict()
     if as_json:
         emit_json(data)
@@ -207,19 +207,20 @@ def export(
     form: str = typer.Option("csv", "--format", help="csv, json or parquet."),
     smooth: float = typer.Option(0.0, "--smooth", help="Weight of a debiased exponential average, 0 to below 1."),
     out: Path = OUT,
+    store: str = STORE,
 ) -> None:
     """Metrics by step: the points that count, without what a resume replaced."""
     from tpudeck.cli.export import write_metrics
 
-    write_metrics(find(run), metric, form=form, weight=smooth, out=out)
+    write_metrics(find(run, store=store), metric, form=form, weight=smooth, out=out)
 
 
 @app.command()
-def compare(run: list[str] = RUNS, as_json: bool = JSON) -> None:
+def compare(run: list[str] = RUNS, as_json: bool = JSON, store: str = STORE) -> None:
     """Runs side by side: their results, and only the settings in which they differ."""
     from tpudeck.cli.compare import comparison
 
-    rows = comparison([find(text) for text in run])
+    rows = comparison([find(text, store=store) for text in run])
     if as_json:
         emit_json(rows)
         return
@@ -234,4 +235,4 @@ def _cell(value: Any) -> str:
 
 runs_control.register(app)
 runs_tidy.register(app)
-transfers.register_runs(app)
+run_transfers.register(app)

@@ -1,7 +1,7 @@
-"""``tokenizer``, ``shards`` and ``runs`` ``push`` and ``pull``: folders to and from a bucket or the Hub.
+"""``tokenizer`` and ``shards`` ``push`` and ``pull``: folders to and from a bucket or the Hub.
 
-TO and FROM are ``gs://…``, ``hub:ORG/NAME`` (tokenizers and shards), or a name below the ``store`` of ``[storage]`` in
-``config.toml``. What is pulled lands where this machine looks for it, so that a run finds it ready.
+TO and FROM are ``gs://…``, ``hub:ORG/NAME``, or a name below the ``store`` of ``[storage]`` in ``config.toml``. What is
+pulled lands where this machine looks for it, so that a run finds it ready.
 """
 
 from __future__ import annotations
@@ -20,23 +20,12 @@ if TYPE_CHECKING:
     from tpudeck.storage.sets import Progress
 
 TO = typer.Argument("", metavar="[TO]", help="gs://…, hub:ORG/NAME, or nothing: the store of config.toml.")
-BUCKET_TO = typer.Argument("", metavar="[TO]", help="gs://…, or nothing: the store of config.toml.")
 FROM = typer.Argument(..., metavar="FROM", help="gs://… or hub:ORG/NAME.")
-RUN_FROM = typer.Argument(..., metavar="FROM", help="gs://…, or the id of a run in the store of config.toml.")
 FOLDER = typer.Argument(None, metavar="[DIR]", help="A new folder; otherwise where tpudeck looks for it.")
 PUBLIC = typer.Option(False, "--public", help="On the Hub: for everybody to see; private otherwise.")
 REVISION = typer.Option("", "--revision", help="On the Hub: a branch, tag or commit.")
 DEADLINE = typer.Option("1 h", "--deadline", help="Give up after so long; the same command goes on.")
-EVERY = typer.Option("10 s", "--every", help="How often to look for something new.")
 JSON = typer.Option(False, "--json", help="Print one JSON document.")
-
-
-def register_runs(app: typer.Typer) -> None:
-    """Add ``push``, ``pull``, ``mirror`` and ``follow`` to ``tpudeck runs``."""
-    app.command(name="push")(push_run)
-    app.command(name="pull")(pull_run)
-    app.command(name="mirror")(mirror_run)
-    app.command(name="follow")(follow_run)
 
 
 def register(tokenizer: typer.Typer, shards: typer.Typer) -> None:
@@ -95,75 +84,6 @@ def pull_shards(
     _pull(source, "shards", "dataset", folder, revision, deadline, as_json)
 
 
-def push_run(
-    run: str = typer.Argument(..., metavar="RUN", help="Id, unique beginning of it, name, path, or last."),
-    to: str = BUCKET_TO,
-    deadline: str = DEADLINE,
-    as_json: bool = JSON,
-) -> None:
-    """Copy a run that has ended to a bucket, with its checkpoints, tokenizer and shards: it can go on elsewhere."""
-    from tpudeck.config import Home
-    from tpudeck.runs import transfer
-    from tpudeck.runs.index import find_run
-    from tpudeck.units import parse_duration
-
-    folder = find_run(Home.here(), run)
-    location = _bucket_location(to) if to else f"{_store()}/runs/{folder.name}"
-    with _progress() as show:
-        done = transfer.push_run(folder, location, deadline_s=parse_duration(deadline), on_progress=show)
-    _say(done.to_dict(), done.location, as_json)
-
-
-def pull_run(source: str = RUN_FROM, deadline: str = DEADLINE, as_json: bool = JSON) -> None:
-    """Copy a run from a bucket to this machine, where it is listed, and can be resumed."""
-    from tpudeck import mirror
-    from tpudeck.config import Home
-    from tpudeck.runs import transfer
-    from tpudeck.storage import is_bucket
-    from tpudeck.units import parse_duration
-
-    location = source if is_bucket(source) else f"{_store()}/runs/{source}"
-    if mirror.is_mirror(location):
-        folder = mirror.pull_mirrored(location, Home.here())
-        _say({"location": location, "folder": str(folder)}, str(folder), as_json)
-        return
-    with _progress() as show:
-        done = transfer.pull_run(location, Home.here(), deadline_s=parse_duration(deadline), on_progress=show)
-    _say(done.to_dict(), str(done.folder), as_json)
-
-
-def mirror_run(
-    run: str = typer.Argument(..., metavar="RUN", help="Id, unique beginning of it, name, path, or last."),
-    to: str = BUCKET_TO,
-    every: str = EVERY,
-) -> None:
-    """Keep a copy of a run in a bucket while it runs, until it has ended."""
-    from tpudeck import mirror
-    from tpudeck.config import Home
-    from tpudeck.runs.index import find_run
-    from tpudeck.units import parse_duration
-
-    folder = find_run(Home.here(), run)
-    location = _bucket_location(to) if to else f"{_store()}/runs/{folder.name}"
-    narrate(f"{folder.name} is mirrored to {location} until it ends")
-    mirror.keep_mirrored(folder, location, period_s=parse_duration(every), narrate=narrate)
-    print(location)
-
-
-def follow_run(source: str = RUN_FROM, every: str = EVERY) -> None:
-    """Watch a run that is mirrored from elsewhere: it is listed here like any other, until it has ended."""
-    from tpudeck import mirror
-    from tpudeck.config import Home
-    from tpudeck.storage import is_bucket
-    from tpudeck.units import parse_duration
-
-    location = source.rstrip("/") if is_bucket(source) else f"{_store()}/runs/{source}"
-    folder = Home.here().runs / location.rpartition("/")[2]
-    narrate(f"{folder.name} is followed from {location} until it ends; Ctrl-C leaves it running")
-    mirror.keep_followed(location, folder, period_s=parse_duration(every), narrate=narrate)
-    print(folder)
-
-
 def _push(folder: Path, noun: str, to: str, kind: Kind, public: bool, deadline: str, as_json: bool) -> None:
     from tpudeck.storage import sets
     from tpudeck.units import parse_duration
@@ -175,12 +95,12 @@ def _push(folder: Path, noun: str, to: str, kind: Kind, public: bool, deadline: 
             folder, to.removeprefix("hub:"), kind=kind, public=public,
             deadline_s=parse_duration(deadline), narrate=narrate,
         )  # fmt: skip
-        _say(pushed.to_dict(), pushed.url, as_json)
+        say(pushed.to_dict(), pushed.url, as_json)
         return
-    location = _bucket_location(to) if to else f"{_store()}/{noun}/{folder.name}"
-    with _progress() as show:
+    location = bucket_location(to) if to else f"{store()}/{noun}/{folder.name}"
+    with transfer_progress() as show:
         done = sets.push(folder, location, deadline_s=parse_duration(deadline), on_progress=show)
-    _say(done.to_dict(), done.location, as_json)
+    say(done.to_dict(), done.location, as_json)
 
 
 def _pull(source: str, noun: str, kind: Kind, folder: Path | None, revision: str, deadline: str, as_json: bool) -> None:
@@ -189,14 +109,14 @@ def _pull(source: str, noun: str, kind: Kind, folder: Path | None, revision: str
 
     if source.startswith("hub:"):
         target = _from_hub(source, noun, kind, folder, revision)
-        _say({"location": source, "folder": str(target)}, str(target), as_json)
+        say({"location": source, "folder": str(target)}, str(target), as_json)
         return
-    location = _bucket_location(source)
+    location = bucket_location(source)
     target = folder.expanduser().absolute() if folder else _home_of(noun, _key_at(location))
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _progress() as show:
+    with transfer_progress() as show:
         done = sets.pull(location, target, deadline_s=parse_duration(deadline), on_progress=show)
-    _say(done.to_dict(), str(done.folder), as_json)
+    say(done.to_dict(), str(done.folder), as_json)
 
 
 def _from_hub(source: str, noun: str, kind: Kind, folder: Path | None, revision: str) -> Path:
@@ -222,7 +142,7 @@ def _from_hub(source: str, noun: str, kind: Kind, folder: Path | None, revision:
     return target
 
 
-def _bucket_location(text: str) -> str:
+def bucket_location(text: str) -> str:
     from tpudeck.errors import InputError
     from tpudeck.storage import is_bucket
 
@@ -231,17 +151,17 @@ def _bucket_location(text: str) -> str:
     return text.rstrip("/")
 
 
-def _store() -> str:
+def store() -> str:
     from tpudeck.errors import InputError
     from tpudeck.storage.settings import settings
 
-    store = settings().store
-    if not store:
+    named = settings().store
+    if not named:
         raise InputError(
             "no bucket was named, and config.toml names no store",
             hint='say gs://BUCKET/NAME, or set store = "gs://BUCKET/PREFIX" under [storage] in config.toml',
         )
-    return _bucket_location(store)
+    return bucket_location(named)
 
 
 def _home_of(noun: str, name: str) -> Path:
@@ -275,7 +195,7 @@ def _key_in(manifest: Any) -> str:
     return key
 
 
-def _say(data: dict[str, Any], place: str, as_json: bool) -> None:
+def say(data: dict[str, Any], place: str, as_json: bool) -> None:
     if as_json:
         emit_json(data)
     else:
@@ -283,7 +203,7 @@ def _say(data: dict[str, Any], place: str, as_json: bool) -> None:
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[Callable[[Progress], None]]:
+def transfer_progress() -> Iterator[Callable[[Progress], None]]:
     """One line on standard error: rewritten at a terminal, now and then elsewhere."""
     from tpudeck.cli.source import progress_line
     from tpudeck.units import format_bytes
