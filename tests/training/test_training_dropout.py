@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tinyruns import TinyRuns, read_lines, tiny_experiment
+from tpudeck import jobs
 from tpudeck.training.dropout import Dropout, Where, drop, random_words
 
 pytestmark = pytest.mark.training
@@ -116,6 +117,7 @@ def test_positions_are_computed_and_not_stored_in_the_program() -> None:
 def test_several_replicas_train_with_dropout(tiny_runs: TinyRuns) -> None:
     settings = {"steps": 4, "log_every": 1}
     folder = tiny_runs.run(tiny_experiment(model={"dropout": 0.1}, train=settings, device={"replicas": 2}))
+    assert jobs.start("train", folder).result()["device"] == "2 cpu"
     losses = [line["loss"] for line in read_lines(folder / "metrics.jsonl")]
     assert len(losses) == 4 and np.isfinite(losses).all()
 
