@@ -126,7 +126,7 @@ def test_a_run_whose_trainer_is_killed_ends_with_1_and_says_how_to_go_on(home: H
     runs.kill(runs.at_step(folder, 5).summary.trainer_pid)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "SIGKILL" in told and f"tpudeck runs resume {folder.name}" in told
+    assert told.count("SIGKILL") == 1 and "signal 9" not in told and f"tpudeck runs resume {folder.name}" in told
 
 
 def test_ctrl_c_saves_a_checkpoint_and_ends_with_130(home: Home) -> None:
@@ -234,6 +234,16 @@ def test_resume_goes_on_where_the_run_was_and_ends_as_it_ends(home: Home) -> Non
     assert done.returncode == 0
     assert {line["attempt"] for line in lines[:-1]} == {2}
     assert lines[-1]["status"] == "finished" and lines[-1]["step"] == 200
+
+
+def test_after_a_resume_no_line_carries_what_is_no_longer_so(home: Home) -> None:
+    folder = runs.begin(home, steps=60, step_s=0.02, checkpoint_every=10)
+    runs.at_step(folder, 25)
+    runs.kill(runs.RunReader(folder).refresh().summary.trainer_pid)
+    runs.ended(folder)
+    lines = tpudeck("runs", "resume", folder.name).stderr.splitlines()
+    resumed = next(number for number, line in enumerate(lines) if line.startswith("resumed from step"))
+    assert not any(line.startswith("step ") for line in lines[:resumed])
 
 
 def test_export_has_one_line_per_step_also_after_a_resume(home: Home) -> None:

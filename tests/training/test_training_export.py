@@ -81,6 +81,14 @@ def test_a_folder_that_holds_something_is_left_alone(tiny_runs: TinyRuns, tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
+def test_a_class_with_a_projection_of_its_own_is_exported_untied_and_whole(tiny_runs: TinyRuns, tmp_path: Path) -> None:
+    model, _ = exported(tiny_runs, "TFMobileBertForMaskedLM", tmp_path / "model")
+    state = state_dict(model)
+    assert state["cls.predictions.decoder.weight"].shape == (500, 32)
+    assert state["cls.predictions.dense.weight"].shape == (0, 500)
+    assert json.loads((tmp_path / "model" / "config.json").read_text())["tie_word_embeddings"] is False
+
+
 @pytest.mark.torch
 @pytest.mark.parametrize("family", FAMILIES)
 def test_pytorch_gives_the_same_logits(tiny_runs: TinyRuns, tmp_path: Path, family: str) -> None:

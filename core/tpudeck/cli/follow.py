@@ -131,7 +131,9 @@ def _result(event: StageFinished) -> str:
 
 
 def position(summary: RunSummary) -> str:
-    """Where a run is, in one line."""
+    """Where a run is, in one line; empty where it is nowhere yet, or is on the way to where it was."""
+    if summary.status in {"starting", "compiling"}:
+        return ""
     parts = []
     if summary.stage == "train":
         if summary.step is not None:

@@ -60,7 +60,7 @@ class Latest:
             case RunLaunched():
                 self.stage = self.phase = ""
             case AttemptStarted(resume_from_step=step):
-                self.step = step or self.step
+                self._begin_again(step)
             case StageStarted(stage=stage):
                 self.stage, self.phase, self.promise_s = stage, stage, None
                 self.done = self.total = None
@@ -74,6 +74,13 @@ class Latest:
                     self.best_eval_loss = event.eval_loss if best is None else min(best, event.eval_loss)
             case _:
                 pass
+
+    def _begin_again(self, step: int) -> None:
+        """An attempt goes on from a step: what was said of later ones is superseded, and its speed is still unknown."""
+        if self.step is not None and self.step > step:
+            self.loss = None
+        self.step = step if step or self.step is not None else None
+        self.tokens_per_s = self.step_s = None
 
     def see_metrics(self, row: Mapping[str, Any]) -> None:
         """Take in a line of ``metrics.jsonl``."""

@@ -83,12 +83,13 @@ def _without_status(folder: Path, locked: bool, now: float) -> State:
 
 
 def _ending(said: Mapping[str, Any]) -> str:
-    parts = [str(said.get("reason") or "")]
+    reason = str(said.get("reason") or "")
     if said.get("signal") is not None:
-        parts.append(f"signal {said['signal']}")
-    elif said.get("exit_code") is not None:
+        return reason or f"signal {said['signal']}"
+    parts = [reason] if reason else []
+    if said.get("exit_code") is not None:
         parts.append(f"exit code {said['exit_code']}")
-    return ", ".join(part for part in parts if part)
+    return ", ".join(parts)
 
 
 def _alive(said: Mapping[str, Any], now: float) -> State:

@@ -126,7 +126,8 @@ def summarise(folder: Path, files: RunFiles, latest: Latest, *, now: float | Non
     run, meta, said = files.run, files.meta, files.status
     state = judge(folder, said, now=now)
     live = state.status not in ENDED
-    working = state.status in {"starting", "compiling", "running"} and bool(latest.stage)
+    # Where that is not what was said, the numbers are those of an attempt that is over.
+    working = state.status in {"starting", "compiling", "running"} and state.status == said.get("status")
     started, ended = said.get("started"), said.get("ended")
     if not live and ended is None and started is not None:
         ended = said.get("heartbeat")
@@ -135,7 +136,7 @@ def summarise(folder: Path, files: RunFiles, latest: Latest, *, now: float | Non
         name=str(meta.get("name") or run.get("name") or folder.name),
         path=str(folder),
         preset=str(run.get("preset") or ""),
-        status=latest.status if working else state.status,
+        status=latest.status if working and latest.stage else state.status,
         evidence=state.evidence,
         phase=latest.phase,
         stage=latest.stage,

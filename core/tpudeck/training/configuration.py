@@ -27,10 +27,12 @@ class Vocabulary:
     pad_id: int
     bos_id: int
     eos_id: int
+    padded: bool = True
+    """Whether the embedding table has rows beyond the tokens, up to what matrix units like."""
 
     @property
     def padded_size(self) -> int:
-        return padded_vocab_size(self.size)
+        return padded_vocab_size(self.size) if self.padded else self.size
 
 
 def vocabulary_of(tokenizer: LoadedTokenizer) -> Vocabulary:

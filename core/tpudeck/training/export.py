@@ -74,4 +74,6 @@ def _pytorch_config(model: LanguageModel) -> Any:
     config = model.config.__class__.from_dict(model.config.to_dict())
     config.vocab_size = model.vocabulary.size
     config.architectures = [model.class_name.removeprefix("TF")]
+    # TensorFlow's MobileBERT learns a projection of its own, which PyTorch's would otherwise tie to the table.
+    config.tie_word_embeddings = not any(name.endswith(".decoder.weight") for name in model.weights)
     return config

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import tensorflow as tf
@@ -59,9 +59,10 @@ class LanguageModel:
 def build_model(experiment: Experiment, vocabulary: Vocabulary) -> LanguageModel:
     """The experiment's model with fresh weights, drawn from its seed."""
     tf_keras.utils.set_random_seed(experiment.train.seed % 2**32)
+    known = experiment.model.architecture in FAMILIES
+    vocabulary = replace(vocabulary, padded=known)  # of any other class nobody knows which axes count tokens
     model, passing = _keras_model(experiment, vocabulary)
     weights = by_name(model.trainable_variables)
-    known = experiment.model.architecture in FAMILIES
     return LanguageModel(
         class_name=type(model).__name__,
         config=model.config,

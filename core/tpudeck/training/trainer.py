@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,7 @@ from tpudeck.training.strategy import connect
 if TYPE_CHECKING:
     from tpudeck.jobs import Job
     from tpudeck.plan import Schedule
+    from tpudeck.presets import Experiment
     from tpudeck.runs.checkpoints import Checkpoint
     from tpudeck.training.inputs import Inputs
 
@@ -69,13 +71,19 @@ def run(job: Job, inputs: Inputs) -> dict[str, Any]:
     machine = connect(inputs.experiment)
     batches = open_batches(inputs, machine)
     job.writer.event(PhaseChanged(phase="compiling", promise_s=_COMPILING_PROMISE_S[machine.kind]))
-    if (name := inputs.experiment.model.architecture) not in FAMILIES:
-        job.writer.event(
-            Noticed(message=f"{name} projects every position onto the vocabulary, not only predicted ones")
-        )
+    for remark in _remarks(inputs.experiment):
+        job.writer.event(Noticed(message=remark))
     training = set_up(inputs, machine, batches)
     schedule = read_or_make_plan(job.folder / "plan.json", inputs, machine, step_s=training.step_s)
     return Trainer(job, inputs, training, schedule).run()
+
+
+def _remarks(experiment: Experiment) -> Iterator[str]:
+    """What works, but not as well as it could."""
+    if (name := experiment.model.architecture) not in FAMILIES:
+        yield f"{name} projects every position onto the vocabulary, not only predicted ones"
+    if experiment.objective == "causal" and not experiment.tokenizer.source and experiment.tokenizer.kind != "byte_bpe":
+        yield f"{experiment.tokenizer.kind} loses spaces where a text is continued; tokenizer.kind = byte_bpe does not"
 
 
 @dataclass
