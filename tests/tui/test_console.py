@@ -281,20 +281,6 @@ async def test_a_preset_is_edited_with_its_faults_at_the_field_and_saved(deck: D
     assert "heads = 8" in (home.presets / "my-quickstart.toml").read_text()
 
 
-async def test_the_launch_dialog_shows_the_equal_command_line(deck: Deck) -> None:
-    async with deck.run_test(size=(100, 40), notifications=True) as pilot:
-        await pilot.press("2")
-        await until(pilot, "corpus.column")
-        values = deck.screen.query_one("#values", Table)
-        values.focus()
-        values.go_to("train.steps")
-        await pilot.press("enter", "ctrl+u", *"50", "enter", "L")
-        await until(pilot, "tpudeck run quickstart --set train.steps=50 --detach")
-        await pilot.press("tab", *"a b")
-        await until(pilot, "--tag a --tag b")
-        await pilot.press("escape")
-
-
 async def test_many_runs_scroll_at_once(deck: Deck, home: Home) -> None:
     for number in range(300):
         FakeRun(home, f"n{number:03d}", created=time.time() - 60 * number, number=number).finish()
@@ -397,13 +383,3 @@ async def test_presets_are_filtered_by_a_word(deck: Deck) -> None:
         await until(pilot, "bert-base")
         await pilot.press("slash", *"quicks", "enter")
         await until(pilot, lambda text: "quickstart" in text and "bert-base" not in text)
-
-
-async def test_a_run_is_forked_from_its_own_experiment(deck: Deck, home: Home) -> None:
-    FakeRun(home, "parent").finish()
-    async with deck.run_test(size=(120, 40), notifications=True) as pilot:
-        await until(pilot, "parent")
-        await pilot.press("F")
-        text = await until(pilot, "Fork parent")
-        assert "tpudeck run" in text
-        await pilot.press("escape")

@@ -202,6 +202,12 @@ class Deck(Looks):
         self.chosen_run = folder
         self.switch_mode("live")
 
+    def show_launched(self, folder: Path | None) -> None:
+        """Go to a run that was just started, if it was."""
+        if folder is not None:
+            self.watcher.look_now()
+            self.open_run(folder)
+
     def notes(self) -> tuple[tuple[str, str], ...]:
         """What the top line says at its right."""
         live = sum(run.live for run in self.runs)

@@ -6,7 +6,6 @@ that does the same is one join away.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -105,16 +104,6 @@ class Draft:
         """Faults that belong to a section or to a key that is not in the form."""
         paths = set(self._base_texts)
         return [fault for fault in self.faults if fault.path not in paths]
-
-    def command(self, *, name: str = "", tags: tuple[str, ...] = (), device: str = "", detach: bool = True) -> str:
-        """The command line that does the same as the launch dialog."""
-        words = ["tpudeck", "run", self.preset]
-        words += [word for override in self.overrides for word in ("--set", override)]
-        words += ["--name", name] if name else []
-        words += [word for tag in tags for word in ("--tag", tag)]
-        words += ["--device", device] if device else []
-        words += ["--detach"] if detach else []
-        return shlex.join(words)
 
     def nested_changes(self) -> dict[str, Any]:
         """The changes as the nested data of a preset file."""

@@ -88,25 +88,16 @@ class RunActions(ModelActions):
         self._each(runs[:1], resume, f"{runs[0].name} goes on")
 
     def action_fork(self) -> None:
-        """A new run from the experiment of this one, its name and device open to change."""
-        from tpudeck_tui.draft import Draft
-        from tpudeck_tui.screens.launch import LaunchDialog
+        """A new run from the experiment of this one, anew or from one of its checkpoints."""
+        from tpudeck_tui.screens.launch import ForkDialog
 
-        runs = self.meant_runs()
-        if not runs or not self.app.may_write():
+        run = self._one()
+        if run is None or not self.app.may_write():
             return
         try:
-            draft = Draft.of(str(Path(runs[0].path) / "experiment.toml"), self.app.home)
+            self.app.push_screen(ForkDialog(run, self.app.home), self.app.show_launched)
         except TpudeckError as error:
             self.app.tell(error)
-            return
-
-        def launched(folder: Path | None) -> None:
-            if folder is not None:
-                self.app.watcher.look_now()
-                self.app.open_run(folder)
-
-        self.app.push_screen(LaunchDialog(draft, self.app.home, heading=f"Fork {runs[0].name}"), launched)
 
     def action_checkpoint(self) -> None:
         from tpudeck.launch import request_checkpoint

@@ -63,7 +63,7 @@ class AskDialog(Dialog[None]):
         yield entry
         yield Pages(("Answers",), id="answers")
         what = "how a text begins" if self._causal else "a text with <mask> in it"
-        yield Static(f"{what};  enter: ask   page up/down: scroll   escape: back", classes="hint", markup=False)
+        yield Static(f"{what} · enter ask · page up/down scroll · esc back", classes="hint", markup=False)
 
     def on_mount(self) -> None:
         self.query_one(Pages).styles.height = max(6, min(24, self.app.size.height - 13))

@@ -88,7 +88,7 @@ class Prompt(Dialog[str]):
         entry = Input(self._value, select_on_focus=False)
         entry.cursor_blink = False
         yield entry
-        yield Static(f"{self._hint}  enter: keep   escape: leave as it was".strip(), classes="hint", markup=False)
+        yield Static(f"{self._hint}  enter keep · esc leave as it was".strip(), classes="hint", markup=False)
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:

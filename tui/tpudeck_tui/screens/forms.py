@@ -17,7 +17,7 @@ from textual.widgets import Button, Input, Label, Static
 from tpudeck.errors import InputError, TpudeckError
 from tpudeck_tui.screens.dialogs import Dialog
 
-__all__ = ["CommandForm", "Field", "Form", "Values", "options", "required"]
+__all__ = ["CommandForm", "Field", "Form", "Values", "fault_lines", "options", "required"]
 
 Answer = TypeVar("Answer")
 Values = Mapping[str, str]
@@ -35,6 +35,8 @@ class Field:
     """Shown while the field is empty."""
     choices: tuple[str, ...] = ()
     """What up and down go through; anything else may still be typed."""
+    more: bool = False
+    """Shown only when asked for."""
 
 
 class Form(Dialog[Answer]):
@@ -44,6 +46,7 @@ class Form(Dialog[Answer]):
         Binding("up", "turn(-1)", "Other choice, or the field above", id="form.up", show=False),
         Binding("down", "turn(1)", "Other choice, or the field below", id="form.down", show=False),
         Binding("ctrl+y", "copy", "Copy the command", id="form.copy"),
+        Binding("ctrl+o", "more", "More options", id="form.more"),
     ]
     START = "Start"
 
@@ -62,8 +65,9 @@ class Form(Dialog[Answer]):
         for field in self._fields:
             entry = Input(field.value, placeholder=field.hint, id=field.key, select_on_focus=False)
             entry.cursor_blink = False
-            choices = Label(Content(" ↑↓ " + " ".join(field.choices) if field.choices else ""), classes="choices")
-            yield Horizontal(Label(field.label), entry, choices, classes="field")
+            choices = " ".join(filter(None, field.choices))
+            after = Label(Content(f" ↑↓ {choices}" if choices else ""), classes="choices")
+            yield Horizontal(Label(field.label), entry, after, classes="field more" if field.more else "field")
         yield Static(id="checks", markup=False)
         yield Static(id="command", markup=False)
         yield Static(self.keys(), classes="hint", markup=False)
@@ -75,7 +79,7 @@ class Form(Dialog[Answer]):
 
     def keys(self) -> str:
         """The keys that work in it."""
-        return "tab: next field   enter: start   ctrl+y: copy the command   escape: back"
+        return "enter start · tab next field · ctrl+y copy the command · esc back"
 
     def values(self) -> dict[str, str]:
         return {field.key: self.query_one(f"#{field.key}", Input).value.strip() for field in self._fields}
@@ -99,14 +103,16 @@ class Form(Dialog[Answer]):
     def look(self) -> None:
         """Check again, and show the command line."""
         values = self.values()
+        line, checks = "", []
         try:
-            text, checks = shlex.join(("tpudeck", *self.command(values))), self.checks(values)
+            line = shlex.join(("tpudeck", *self.command(values)))
+            checks = self.checks(values)
         except TpudeckError as error:
-            text, checks = "", [f"✗ {line}" for line in error.show().splitlines()]
-        for key, lines in (("command", text), ("checks", "\n".join(checks))):
+            checks = fault_lines(error)
+        for key, text in (("command", line), ("checks", "\n".join(filter(None, checks)))):
             shown = self.query_one(f"#{key}", Static)
-            shown.update(lines)
-            shown.display = bool(lines)
+            shown.update(text)
+            shown.display = bool(text)
 
     def action_turn(self, by: int) -> None:
         """Up and down: another choice where the field has any, else another field."""
@@ -119,6 +125,10 @@ class Form(Dialog[Answer]):
             self.focus_next()
         else:
             self.focus_previous()
+
+    def action_more(self) -> None:
+        """Show or hide what is seldom wanted."""
+        self.toggle_class("-more")
 
     def action_copy(self) -> None:
         try:
@@ -160,6 +170,12 @@ class CommandForm(Form[list[str]]):
 
     def answer(self, values: Values) -> list[str]:
         return self._words(values)
+
+
+def fault_lines(error: TpudeckError) -> list[str]:
+    """An error as a check that did not come out well."""
+    first, *others = error.show().splitlines()
+    return [f"✗ {first}", *others]
 
 
 def required(values: Values, key: str, what: str) -> str:

@@ -56,8 +56,8 @@ class CommandDialog(Dialog[None]):
         running = self._command.running()
         self.query_one(Pages).fill({"Output": self._lines})
         elapsed = format_duration(self._command.elapsed_s)
-        state = f"{elapsed}   x: stop   escape: let it go on beside" if running else "escape: back"
-        self.query_one("#state", Static).update(f"stopping …   {elapsed}" if self._command.stopping else state)
+        state = f"{elapsed} · x stop · esc let it go on beside" if running else "esc back"
+        self.query_one("#state", Static).update(f"stopping … {elapsed}" if self._command.stopping else state)
         if not running:
             self._timer.stop()
 
@@ -107,7 +107,7 @@ class CommandsDialog(Dialog[None]):
         table = Table(self._COLUMNS, identity=lambda command: str(id(command)), id="commands")
         table.empty = (("nothing is at work", "muted"),)
         yield table
-        yield Static("x: stop it   escape: back", classes="hint", markup=False)
+        yield Static("x stop it · esc back", classes="hint", markup=False)
 
     def on_mount(self) -> None:
         self.query_one(Table).focus()
