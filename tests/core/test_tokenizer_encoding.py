@@ -23,7 +23,7 @@ from tpudeck.presets.schema import Tokenizer as Settings
 from tpudeck.tokenizer import LoadedTokenizer
 from tpudeck.tokenizer.encoding import Encoder
 from tpudeck.tokenizer.training import train
-from tpudeck.tokenizer.words import word_pattern
+from tpudeck.tokenizer.words import word_cutter
 
 SPECIALS = FAMILIES["roberta"].specials
 WHITE = [chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace()]
@@ -175,7 +175,7 @@ def same(tokenizer: LoadedTokenizer, texts: Sequence[str], encoder: Encoder | No
 
 
 def test_words_are_cut_where_the_tokenizer_cuts(cut: LoadedTokenizer) -> None:
-    assert word_pattern(cut.rust) is not None
+    assert word_cutter(cut.rust) is not None
     same(cut, ODD_TEXTS)
     same(cut, [odd_text(random.Random(seed)) for seed in range(1000, 1500)])
 
@@ -234,21 +234,21 @@ UNCUT: dict[str, Callable[[], LoadedTokenizer]] = {
 @pytest.mark.parametrize("shape", UNCUT)
 def test_a_tokenizer_that_may_look_across_words_gets_whole_documents(shape: str) -> None:
     tokenizer = UNCUT[shape]()
-    assert word_pattern(tokenizer.rust) is None
+    assert word_cutter(tokenizer.rust) is None
     same(tokenizer, ODD_TEXTS)
 
 
 def test_words_are_not_cut_where_chance_or_added_tokens_may_differ() -> None:
     tokenizer = put_together("fused", metaspace())
-    assert word_pattern(tokenizer.rust) is not None
+    assert word_cutter(tokenizer.rust) is not None
     tokenizer.rust.encode_special_tokens = False
-    assert word_pattern(tokenizer.rust) is None
+    assert word_cutter(tokenizer.rust) is None
     tokenizer.rust.encode_special_tokens = True
     tokenizer.rust.add_tokens(["the queue"])
-    assert word_pattern(tokenizer.rust) is None
+    assert word_cutter(tokenizer.rust) is None
     chance = put_together("fused", metaspace())
     chance.rust.model.dropout = 0.1
-    assert word_pattern(chance.rust) is None
+    assert word_cutter(chance.rust) is None
 
 
 class CountingEncoder:
@@ -274,7 +274,7 @@ def test_the_tokenizer_is_asked_once_for_each_word() -> None:
     encoder = Encoder(dataclasses.replace(words, rust=counting))
     encoder.encode(["a queue of the queue", "the a"])
     encoder.encode(["a queue of new words"])
-    assert counting.asked == ["a", "queue", "of", "the", "new", "words"]
+    assert counting.asked == ["a", " queue", " of", " the", "the", " a", " new", " words"]
 
 
 def test_what_is_remembered_is_bounded_and_forgetting_changes_nothing() -> None:

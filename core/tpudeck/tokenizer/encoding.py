@@ -4,22 +4,21 @@ Most tokenizers cut text into words first and never look across the cut, so that
 stands; and text is made of few words, again and again. What a word becomes is therefore asked once and remembered, and
 the tokens of a document are gathered from what is known of its words: several times faster than encoding it.
 
-The result is that of the tokenizer, always.
-:func:`~tpudeck.tokenizer.words.word_pattern` knows the kinds of tokenizer for which cutting first
-changes nothing; every other one is given whole documents.
+The result is that of the tokenizer, always. :mod:`~tpudeck.tokenizer.words` knows the kinds of tokenizer for which
+cutting first changes nothing; every other one is given whole documents.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tpudeck.errors import ArtefactError
-from tpudeck.tokenizer.words import word_pattern
+from tpudeck.tokenizer.words import word_cutter
 
 if TYPE_CHECKING:
     from tpudeck.tokenizer.loaded import LoadedTokenizer
@@ -47,7 +46,7 @@ class Encoder:
 
     def __init__(self, tokenizer: LoadedTokenizer, *, memory_bytes: int = _MEMORY_BYTES) -> None:
         self._tokenizer = tokenizer
-        self._pattern = word_pattern(tokenizer.rust)
+        self._cut = word_cutter(tokenizer.rust)
         self._memory_bytes = memory_bytes
         self._numbers = _Numbers()
         self._known = _NOTHING
@@ -55,22 +54,23 @@ class Encoder:
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Raises :class:`ArtefactError` where the tokenizer cannot encode the text."""
-        if self._pattern is None:
+        if self._cut is None:
             return self._ask(texts)
-        words = list(map(self._pattern.findall, texts))
-        counts = np.fromiter(map(len, words), dtype=np.int64, count=len(words))
-        numbers = self._numbers_of(itertools.chain.from_iterable(words), int(counts.sum()))
+        counts: list[int] = []
+        numbers = self._numbers_of(_counted(map(self._cut, texts), counts))
         ids, lengths = _rows(self._known, numbers)
         ends = np.concatenate([[0], np.cumsum(lengths)])
-        encoded = Encoded(ids, np.diff(ends[np.concatenate([[0], np.cumsum(counts)])]))
+        encoded = Encoded(ids, np.diff(ends[np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])]))
         if self._held_bytes > self._memory_bytes:
             self._forget()
         return encoded
 
-    def _numbers_of(self, words: Iterable[str], count: int) -> npt.NDArray[np.int64]:
+    def _numbers_of(self, words: Iterable[list[str]]) -> npt.NDArray[np.int64]:
         """Where each word stands among the known ones; what is new is learned."""
         try:
-            numbers = np.fromiter(map(self._numbers.__getitem__, words), dtype=np.int64, count=count)
+            # Text after text, so that the words of one are still in the processor's cache when they are looked up.
+            found = map(self._numbers.__getitem__, itertools.chain.from_iterable(words))
+            numbers = np.fromiter(found, dtype=np.int64)
             if new := self._numbers.take_new():
                 self._known = _joined(self._known, self._ask(new))
                 self._held_bytes += _WORD_BYTES * len(new) + sum(map(len, new))
@@ -98,6 +98,13 @@ class Encoder:
         lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
         flat = np.fromiter(itertools.chain.from_iterable(ids), dtype=np.uint32, count=int(lengths.sum()))
         return Encoded(flat, lengths)
+
+
+def _counted(words: Iterable[list[str]], counts: list[int]) -> Iterator[list[str]]:
+    """The words of each text, their number noted."""
+    for of_text in words:
+        counts.append(len(of_text))
+        yield of_text
 
 
 class _Numbers(dict[str, int]):

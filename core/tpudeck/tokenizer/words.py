@@ -8,7 +8,9 @@ one or take one away. What is not known to be safe is not cut.
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -16,12 +18,12 @@ import orjson
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-__all__ = ["word_pattern"]
+__all__ = ["word_cutter"]
 
 _WHITE = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 """White space as Unicode and the Rust side have it; Python's ``\\s`` has four control characters more."""
 
-_PARTED = re.compile(r"[^ \t\n\r]+")
+_PARTED = re.compile(r"[ \t\n\r]*[^ \t\n\r]+")
 """White space parts words and leaves no token. These four always do; what other white space parts is one word here,
 and the tokenizer makes several of it."""
 _LED_BY_SPACE = re.compile(r" ?[^ ]+| ")
@@ -78,9 +80,9 @@ _CUTS = (
 )
 
 
-def word_pattern(rust: Tokenizer) -> re.Pattern[str] | None:
-    """What finds the words of a text such that their tokens, one after the other, are the tokens of the text; none for
-    a tokenizer that is not known to have such words."""
+def word_cutter(rust: Tokenizer) -> Callable[[str], list[str]] | None:
+    """What cuts a text into words such that their tokens, one after the other, are the tokens of the text; none for a
+    tokenizer that is not known to have such words."""
     about = orjson.loads(rust.to_str())
     model = about["model"]
     if _MODELS.get(model["type"]) != model.keys() - {"type"} or model.get("dropout"):
@@ -99,8 +101,14 @@ def word_pattern(rust: Tokenizer) -> re.Pattern[str] | None:
             and normalizers == first + last
             and all(_stays_inside(part, cut.normalizers) for part in first)
         ):
-            return cut.pattern
+            return functools.partial(_words, cut.pattern)
     return None
+
+
+def _words(pattern: re.Pattern[str], text: str) -> list[str]:
+    if text.isprintable() and "  " not in text:  # no white space but single spaces: the same cuts, in half the time
+        return text.replace(" ", "\0 ").split("\0")
+    return pattern.findall(text)
 
 
 def _parts(part: dict[str, Any] | None) -> list[dict[str, Any]]:
