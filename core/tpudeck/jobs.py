@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -70,6 +71,9 @@ TASKS: dict[str, str] = {
     "compile": "tpudeck.preflight",
 }
 """Task → the module that does it."""
+
+_OWNER = "owner.lock"
+"""In a job folder: held by its maker."""
 
 CONTROL_PIPE = "TPUDECK_CONTROL_PIPE"
 """Set to 1 in a child whose standard input is its parent's control pipe."""
@@ -267,16 +271,38 @@ def start(
 
 @contextlib.contextmanager
 def temporary_folder(home: Home, experiment: Experiment, request: Mapping[str, Any]) -> Iterator[Path]:
-    """A job folder under the cache, with its input written; gone afterwards."""
+    """A job folder under the cache, with its input written; gone afterwards.
+
+    Where its owner is killed it stays, until the next one is made.
+    """
     from tpudeck.presets import save_experiment
 
     jobs = home.cache / "jobs"
     jobs.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=jobs, ignore_cleanup_errors=True) as name:
-        folder = Path(name)
+    _sweep(jobs)
+    made = Path(tempfile.mkdtemp(dir=jobs, prefix="."))
+    owner = locks.acquire(made / _OWNER)
+    folder = made.rename(jobs / made.name.removeprefix("."))  # from here on it can be seen, and is seen to be owned
+    try:
         save_experiment(experiment, folder / "experiment.toml")
         write_json(folder / "request.json", plain(dict(request)))
         yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if owner is not None:
+            locks.release(owner)
+
+
+def _sweep(jobs: Path) -> None:
+    """Remove the job folders of which neither the owner nor a child lives."""
+    for folder in jobs.glob("[!.]*"):
+        with contextlib.suppress(OSError):
+            owner = locks.acquire(folder / _OWNER, tries=1)
+            if owner is None:
+                continue
+            if not locks.held(folder / "stage.lock"):
+                shutil.rmtree(folder, ignore_errors=True)
+            locks.release(owner)
 
 
 def run(

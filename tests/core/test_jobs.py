@@ -80,6 +80,41 @@ def test_an_interrupted_parent_stops_its_child_and_leaves_no_folder(experiment: 
     assert list((home.cache / "jobs").iterdir()) == []
 
 
+def test_what_a_killed_owner_left_is_swept_and_what_is_in_use_is_not(experiment: Experiment, home: Home) -> None:
+    make = (
+        "import os, sys; from tpudeck import jobs; from tpudeck.config import Home; from tpudeck.presets import resolve"
+    )
+    wait = "sys.stdout.write(str(folder)); sys.stdout.flush(); sys.stdin.read()"
+    script = f"""{make}
+with jobs.temporary_folder(Home.here(), resolve("quickstart", home=Home.here()).experiment, {{}}) as folder:
+    {wait}
+"""
+    owners = [
+        subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for _ in range(3)
+    ]
+    folders = []
+    for owner in owners:
+        assert owner.stdout is not None
+        folders.append(Path(owner.stdout.read1(1000).decode()))
+    alive, dead, with_a_child = folders
+    owners[1].kill()
+    owners[2].kill()
+    stage = locks.acquire(with_a_child / "stage.lock")
+    assert stage is not None
+    try:
+        for owner in owners[1:]:
+            owner.wait()
+        with jobs.temporary_folder(home, experiment, {}) as mine:
+            assert sorted((home.cache / "jobs").iterdir()) == sorted([alive, with_a_child, mine])
+        assert not dead.exists()
+    finally:
+        locks.release(stage)
+        for owner in owners:
+            owner.communicate()
+    assert not alive.exists()
+
+
 @pytest.fixture
 def waiting(experiment: Experiment, home: Home) -> Iterator[tuple[jobs.JobProcess, subprocess.Popen[bytes]]]:
     """A job that goes on until it is stopped."""
