@@ -21,6 +21,7 @@ a notice, a child process into a result file that its parent reads back with :fu
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import ClassVar
@@ -41,6 +42,7 @@ __all__ = [
     "disk_is_full",
     "from_dict",
     "in_one_line",
+    "of_system",
 ]
 
 
@@ -50,9 +52,10 @@ class TpudeckError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        # What is told is also written down as JSON, and names of files may hold bytes that are no Unicode.
+        self.message = message.encode(errors="backslashreplace").decode()
+        self.hint = hint.encode(errors="backslashreplace").decode()
+        super().__init__(self.message)
 
     def show(self) -> str:
         """The error as the lines a terminal prints."""
@@ -113,6 +116,24 @@ class DiskFullError(InputError):
 def disk_is_full(error: OSError) -> bool:
     """Whether a write failed because there is no room, or none left for this user."""
     return error.errno in {errno.ENOSPC, errno.EDQUOT}
+
+
+_WRONG_PATH = frozenset(
+    {
+        errno.EACCES, errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR,
+        errno.EPERM, errno.EROFS,
+    }
+)  # fmt: skip
+
+
+def of_system(error: OSError, *, where: str) -> TpudeckError:
+    """What the system refused, for a person; `where` is what it was about where no path is named."""
+    said = error.strerror or str(error) or type(error).__name__
+    path = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else ""
+    if disk_is_full(error):
+        return DiskFullError(f"the disk is full: no room for {path or where}", hint="make room and start again")
+    told = f"{path}: {said}" if path else said
+    return InputError(told) if path and error.errno in _WRONG_PATH else WorkError(told)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

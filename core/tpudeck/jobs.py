@@ -37,15 +37,7 @@ import orjson
 
 from tpudeck import errors
 from tpudeck.config import Home
-from tpudeck.errors import (
-    DiskFullError,
-    InterruptedRunError,
-    RetryLaterError,
-    TpudeckError,
-    WorkError,
-    disk_is_full,
-    in_one_line,
-)
+from tpudeck.errors import InterruptedRunError, RetryLaterError, TpudeckError, WorkError, in_one_line, of_system
 from tpudeck.runs import locks
 from tpudeck.runs.events import plain
 from tpudeck.runs.writer import RunWriter
@@ -159,10 +151,9 @@ def _explained(error: BaseException) -> TpudeckError:
         return error
     if isinstance(error, KeyboardInterrupt):
         return InterruptedRunError("interrupted")
-    if isinstance(error, OSError) and disk_is_full(error):
-        place = error.filename or Home.here().root
-        return DiskFullError(f"the disk is full: no room for {place}", hint="make room and start again")
     traceback.print_exception(error)
+    if isinstance(error, OSError):
+        return of_system(error, where=str(Home.here().root))
     if isinstance(error, MemoryError):
         return WorkError("out of memory", hint="a smaller batch or sequence length needs less")
     return WorkError(in_one_line(error), hint="the log has the details")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from shardsets import tokenizer
 from tpudeck.config import Home
 
 COMMAND = [sys.executable, "-m", "tpudeck.cli"]
@@ -30,6 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "broken.toml").write_text("[train\n")
     (tmp_path / "circle.toml").write_text('extends = "circle"\n')
     (tmp_path / "no-tokenizer").mkdir()
+    tokenizer(tmp_path / "words")
     return tmp_path
 
 
@@ -66,6 +68,10 @@ WRONG = [
     ("run tiny --name ''", "a run's name is letters"),
     ("run tiny --name ../up", "a run's name is letters"),
     # what an experiment refers to
+    ("run tiny --set corpus.source=", "corpus.source: must not be empty"),
+    ("run tiny --set corpus.source=b\udcffd.txt", "corpus.source: must be Unicode text"),
+    ("run tiny --set model.weights=b\udcffd", "model.weights: must be Unicode text"),
+    ("run tiny --set 'corpus.source=\"a\\u0000b\"'", "there is no file or folder a\0b"),
     ("run tiny --set corpus.source=nowhere.txt", "nowhere.txt"),
     ("run tiny --set corpus.source=empty.txt", "empty.txt holds no text"),
     ("run tiny --set corpus.source=blank.txt", "blank.txt holds no text"),
@@ -97,6 +103,11 @@ WRONG = [
     ("corpus show hub:a/b/c", "a source on the Hub is hub:ORG/NAME"),
     ("tokenizer train empty.txt --out out", "holds no text"),
     ("tokenizer train good.txt --out good.txt", "good.txt is a file"),
+    ("tokenizer train good.txt --out /dev/null/out", "/dev/null is a file"),
+    ("shards build good.txt --tokenizer words --out good.txt", "good.txt: File exists"),
+    ("shards build good.txt --tokenizer words --out .", "is not empty: it holds"),
+    ("shards build blank.txt --tokenizer words --out out", "holds no text"),
+    ("shards build good.txt --tokenizer words --out out --sequence-length 60000", "one sequence needs 60000"),
     ("tokenizer train good.txt --out out --kind byte_bpe --vocab-size 100", "must be at least 261"),
     ("tokenizer encode nowhere text", "nowhere"),
     ("shards build good.txt --tokenizer nowhere --out out", "nowhere holds no tokenizer.json"),
@@ -143,7 +154,7 @@ def test_an_output_that_takes_no_more_is_told(folder: Path, line: str) -> None:
     with Path("/dev/full").open("w") as full:
         done = tpudeck(line, stdout=full.fileno())
     assert done.returncode == 2
-    assert "standard output cannot be written: No space left on device" in done.stderr
+    assert "the disk is full: no room for standard output" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -267,3 +267,12 @@ def test_an_id_beyond_the_vocabulary_is_refused(tmp_path: Path, words: LoadedTok
     smaller = dataclasses.replace(words, vocab_size=20)
     with pytest.raises(ArtefactError, match=r"gives the id 6., and its vocabulary has 20 entries"):
         build_set(tmp_path / "set", smaller, train=TRAIN, validation=VALIDATION)
+
+
+def test_too_little_text_leaves_of_a_folder_what_was_in_it(words: LoadedTokenizer, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / ".keep").write_text("mine")
+    with pytest.raises(CorpusError):
+        build_set(folder, words, train=["w1"], validation=["w2"])
+    assert contents(folder) == {".keep": b"mine"}

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, NoReturn
-
-if TYPE_CHECKING:
-    from tpudeck.errors import TpudeckError
+from typing import NoReturn
 
 __all__ = ["main"]
 
@@ -19,7 +16,7 @@ __all__ = ["main"]
 def main() -> NoReturn:
     """Entry point of ``tpudeck``. Without a command it opens the console."""
     _reopen_closed_streams()
-    from tpudeck.errors import TpudeckError
+    from tpudeck.errors import TpudeckError, of_system
 
     words = sys.argv[1:]
     completing = "_TPUDECK_COMPLETE" in os.environ  # the shell asks without words, and for the whole tree
@@ -46,26 +43,11 @@ def main() -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:
-        told = _of_system(error)
+        told = of_system(error, where="standard output")
         print(f"tpudeck: {told.show()}", file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what could not be written cannot be flushed
         sys.exit(told.exit_code)
     sys.exit(0)
-
-
-def _of_system(error: OSError) -> TpudeckError:
-    """What the system refused, for a person: about a path it is the wrong one, about anything else nobody's fault."""
-    from tpudeck.config import data_folder
-    from tpudeck.errors import DiskFullError, InputError, WorkError, disk_is_full
-
-    said = error.strerror or str(error) or type(error).__name__
-    path = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else ""
-    if disk_is_full(error):
-        return DiskFullError(f"{path or 'standard output'} cannot be written: {said}", hint="make room and try again")
-    if path:
-        hint = "TPUDECK_HOME names another place" if path.startswith(str(data_folder())) else ""
-        return InputError(f"{path}: {said}", hint=hint)
-    return WorkError(said)
 
 
 def _reopen_closed_streams() -> None:

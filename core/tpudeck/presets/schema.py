@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from tpudeck.chips import Chip, accelerator_devices
 from tpudeck.errors import InputError
@@ -24,6 +24,7 @@ from tpudeck.units import Interval, IntervalUnit, parse_interval
 __all__ = [
     "FAMILIES",
     "NONE",
+    "NOT_UNICODE",
     "Corpus",
     "Device",
     "Experiment",
@@ -36,6 +37,7 @@ __all__ = [
     "interval",
 ]
 
+NOT_UNICODE = "must be Unicode text; a file whose name has other bytes must be renamed"
 NONE = "none"
 """What a preset or an override writes to set a value back to none."""
 
@@ -137,11 +139,20 @@ class _Section(BaseModel):
             for key, value in data.items()
         }
 
+    @field_validator("*")
+    @classmethod
+    def _is_unicode(cls, value: Any) -> Any:
+        """Refuse what no file of UTF-8 can hold: a name with other bytes arrives with surrogates in their place."""
+        for text in value if isinstance(value, tuple) else (value,):
+            if isinstance(text, str) and any("\ud800" <= mark <= "\udfff" for mark in text):
+                raise ValueError(NOT_UNICODE)
+        return value
+
 
 class Corpus(_Section):
     """The text."""
 
-    source: str = "builtin"
+    source: str = Field(default="builtin", min_length=1)
     """`builtin` (the documentation Python carries), a file, folder or glob, `gs://…`, or `hub:ORG/NAME`."""
     config: str = ""
     """Hub data sets: the configuration, such as `wikitext-103-raw-v1`."""

@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 
 from tpudeck.errors import Fault, PresetError, did_you_mean
 from tpudeck.presets.rules import broken_rules
-from tpudeck.presets.schema import NONE, Experiment
+from tpudeck.presets.schema import NONE, NOT_UNICODE, Experiment
 
 __all__ = ["check", "experiment_from", "json_schema", "takes_text"]
 
@@ -56,7 +56,9 @@ _PLAIN_WORDS = {
     "less_than_equal": "must be at most {le:,}",
     "model_type": "must be a section",
     "string_pattern_mismatch": "must be letters, digits, dot, dash and underscore, at most 64",
+    "string_too_short": "must not be empty",
     "string_type": "must be text",
+    "string_unicode": NOT_UNICODE,
     "tuple_type": "must be a list",
 }
 """Pydantic's error types in our words, with what they carry filled in."""

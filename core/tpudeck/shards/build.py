@@ -6,7 +6,7 @@ the end of the stream, less than one sequence per split: it is counted.
 
 Documents are encoded by the batch (:mod:`~tpudeck.tokenizer.encoding`); everything else is arithmetic on arrays. Memory
 holds a batch and the documents of the shard being written, never the corpus. The bytes do not depend on the number of
-threads, nor on where a build was interrupted and went on (see :mod:`~tpudeck.shards.ledger`).
+processes, nor on where a build was interrupted and went on (see :mod:`~tpudeck.shards.ledger`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tpudeck.shards.sets import ShardSet, open_set
 from tpudeck.shards.stream import Stream
 from tpudeck.storage import write_atomic
 from tpudeck.tfrecord import read_records
-from tpudeck.tokenizer.encoding import Encoded, Encoder
+from tpudeck.tokenizer.encoding import Encoded, encode_batches
 
 if TYPE_CHECKING:
     from tpudeck.tokenizer import LoadedTokenizer
@@ -77,25 +77,29 @@ def build(
     corpus_fingerprint: str,
     versions: Mapping[str, str],
     reporter: Reporter,
+    processes: int | None = None,
 ) -> ShardSet:
     """Build the set in a folder, or go on with it, or find it finished.
 
-    ``open_documents`` gives the text of a split; ``versions`` are noted in the manifest.
+    ``open_documents`` gives the text of a split; ``versions`` are noted in the manifest. ``processes`` encode; none: as
+    many as are of use.
     """
-    with _lock(folder, reporter):
+    with _gone_if_empty(folder), _lock(folder, reporter):
         _check_place(folder, key)
         if Manifest.load(folder) is None:
             layout = layout_named(
                 packing.layout, sequence_length=packing.sequence_length, vocab_size=tokenizer.vocab_size
             )
             ledger = Ledger(folder, key)
-            writer = _Writer(folder, packing, layout, tokenizer, ledger, reporter)
+            writer = _Writer(folder, packing, layout, tokenizer, ledger, reporter, processes)
             try:
                 for split in reversed(SPLITS):  # the small one first: too little text is found early
                     writer.write_split(split, open_documents(split))
             except InputError:
-                if not ledger.split("train").files:
-                    shutil.rmtree(folder)  # nothing is lost, and nothing half-written is left
+                if not ledger.split("train").files:  # nothing is lost, and nothing half-written is left
+                    for split in SPLITS:
+                        shutil.rmtree(folder / split, ignore_errors=True)
+                    (folder / LEDGER_FILE).unlink(missing_ok=True)
                 raise
             _finish(folder, key, packing, tokenizer, writer, corpus_fingerprint, versions)
     return open_set(folder)
@@ -143,6 +147,7 @@ class _Writer:
         tokenizer: LoadedTokenizer,
         ledger: Ledger,
         reporter: Reporter,
+        processes: int | None,
     ) -> None:
         self.folder = folder
         self.packing = packing
@@ -150,7 +155,9 @@ class _Writer:
         self.tokenizer = tokenizer
         self.ledger = ledger
         self.reporter = reporter
-        self._encoder = Encoder(tokenizer)
+        self.processes = processes
+        self._characters = 0
+        """Read so far, of the split that is being written."""
         self.train_counts = np.zeros(tokenizer.vocab_size, dtype=np.int64)
         """How often each token occurs in the training split."""
         for file in ledger.split("train").files:
@@ -161,19 +168,24 @@ class _Writer:
         state = self.ledger.split(split)
         if state.finished:
             return
-        characters = 0
-        done = state.tally.documents
+        missing = self._missing(documents, state.tally.documents)
         with contextlib.closing(self._stream(split)) as stream:
-            for texts in documents:
-                self.reporter.check_stop()
-                new, done = texts[done:], max(0, done - len(texts))
-                if new:
-                    stream.add(*self._encode(new))
-                characters += sum(map(len, texts))
-                self.reporter.progress(characters, None, "characters", split=split, sequences=stream.sequences)
+            for encoded in encode_batches(self.tokenizer, missing, processes=self.processes):
+                stream.add(*self._marked(encoded))
+                self.reporter.progress(self._characters, None, "characters", split=split, sequences=stream.sequences)
             if not stream.sequences:
                 raise self._too_little(split, stream.tokens_left)
             stream.finish(documents.counts.to_dict())
+
+    def _missing(self, documents: Text, done: int) -> Iterator[list[str]]:
+        """The documents after those that are done."""
+        self._characters = 0
+        for texts in documents:
+            self.reporter.check_stop()
+            self._characters += sum(map(len, texts))
+            new, done = texts[done:], max(0, done - len(texts))
+            if new:
+                yield new
 
     def _stream(self, split: str) -> Stream:
         on_write = self._count if split == "train" else lambda ids_NS: None
@@ -195,8 +207,8 @@ class _Writer:
     def _count(self, ids_NS: npt.NDArray[Any]) -> None:
         self.train_counts += np.bincount(ids_NS.ravel(), minlength=len(self.train_counts))
 
-    def _encode(self, texts: list[str]) -> Encoded:
-        encoded = self._encoder.encode(texts)
+    def _marked(self, encoded: Encoded) -> Encoded:
+        """Documents with what begins and what ends them."""
         if (largest := int(encoded.ids.max(initial=0))) >= self.tokenizer.vocab_size:
             raise ArtefactError(
                 f"the tokenizer in {self.tokenizer.folder} gives the id {largest}, "
@@ -229,6 +241,17 @@ def _check_place(folder: Path, key: str) -> None:
         other = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
         if other:
             raise ArtefactError(f"{folder} is not empty: it holds {other[0]}", hint="give a new folder")
+
+
+@contextlib.contextmanager
+def _gone_if_empty(folder: Path) -> Iterator[None]:
+    """Leave no empty folder behind where nothing could be built; what else lies in it is somebody's."""
+    try:
+        yield
+    except InputError:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+        raise
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,8 +61,11 @@ def prepare(job: Job) -> dict[str, Any]:
 
 def _checked_out(out: Path) -> Path:
     """A folder that can be written to, found out before minutes of training."""
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file; a tokenizer is written to a folder")
+    nearest = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
+    if not nearest.is_dir():
+        raise InputError(f"{nearest} is a file; a tokenizer is written to a folder")
+    if not os.access(nearest, os.W_OK):
+        raise InputError(f"{nearest} cannot be written to", hint="give another folder")
     return out
 
 
