@@ -11,6 +11,7 @@ from textual.message import Message
 if TYPE_CHECKING:
     from tpudeck.devices import Sample
     from tpudeck.runs.reader import RunSnapshot
+    from tpudeck.runs.series import Metrics
     from tpudeck.runs.summary import RunSummary
 
 __all__ = ["LookFailed", "RunRead", "RunVanished", "RunsListed", "Seen"]
@@ -23,8 +24,10 @@ class Seen:
     snapshot: RunSnapshot
     log: tuple[str, ...]
     """The last lines of its console output."""
-    system: tuple[Sample, ...]
-    """What the sampler saw of the machine meanwhile."""
+    machine: Sample | None
+    """The machine at the sampler's last look."""
+    utilisation: Metrics
+    """How busy it was at every look, in percent; the steps count looks."""
 
 
 class RunsListed(Message):

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tpudeck.runs.numbers import decode_number
+from tpudeck.runs.room import Room
 
 __all__ = ["Average", "MetricTables", "Metrics", "Series", "Table", "count_lines", "smooth"]
 
@@ -29,6 +30,7 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Row: TypeAlias = dict[str, Any]
 
 _META = ("step", "time", "attempt")
+_REST_EVERY_BYTES = 4 << 20
 _PIECE = 1 << 14
 """Values averaged at a time: few enough to stay in the processor's cache."""
 
@@ -119,6 +121,9 @@ class Table:
         self._step: Ints = np.empty(0, np.int64) if step is None else step
         self._columns: Floats = np.empty((1 + len(names), 0)) if columns is None else columns
         self._length = len(self._step)
+        self._room: Room | None = None
+        self._rested = 0
+        """How many rows there were when those in memory were last let go."""
         self.superseded: list[tuple[Ints, Floats]] = []
 
     def __len__(self) -> int:
@@ -138,11 +143,15 @@ class Table:
         for target, column in zip(self._columns, columns, strict=True):
             target[self._length : end] = column
         self._length = end
+        if self._room is not None and (end - self._rested) * len(self._columns) * 8 > _REST_EVERY_BYTES:
+            self._room.rest()
+            self._rested = end
 
     def _grow(self, capacity: int) -> None:
-        step, columns = np.empty(capacity, np.int64), np.empty((len(self._columns), capacity))
+        room = Room(capacity * (1 + len(self._columns)))
+        step, columns = room.words[:capacity], room.floats[capacity:].reshape(-1, capacity)
         step[: self._length], columns[:, : self._length] = self.rows()
-        self._step, self._columns = step, columns
+        self._step, self._columns, self._room = step, columns, room
 
     def take_back(self, after_step: int) -> None:
         """Move the rows after a step to what is superseded."""
@@ -151,6 +160,7 @@ class Table:
         if keep < len(step):
             self.superseded.append((step[keep:], columns[:, keep:]))
             self._step, self._columns, self._length = step[:keep].copy(), columns[:, :keep].copy(), keep
+            self._room = None
 
     def rows(self) -> tuple[Ints, Floats]:
         """Steps and columns as they are now, read-only; later rows don't show in them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -108,33 +107,21 @@ def evaluation_line(snapshot: RunSnapshot, label: str = "eval", index: int = 1, 
 
 
 def utilisation_lines(seen: Seen) -> list[Line]:
-    """How busy the machine was: its accelerators where it has any (mean over the devices), else its CPU.
+    """How busy the machine was: its accelerators where it has any, and its CPU.
 
-    The sampler knows times, not steps: a look is put at the step that was logged nearest to it.
+    The sampler knows times, not steps: a look is put at the step that was logged next.
     """
-    if not seen.system:
-        return []
-    time = np.array([sample.time for sample in seen.system])
-    readings = {
-        "TensorCore": [_mean(core.tensorcore_percent for core in sample.cores) for sample in seen.system],
-        "duty cycle": [_mean(core.duty_cycle_percent for core in sample.cores) for sample in seen.system],
-        "CPU": [sample.host.cpu_percent if sample.host else np.nan for sample in seen.system],
-    }
-    loss = seen.snapshot.metrics.get("loss")
-    known = loss is not None and len(loss) > 0
-    step = (
-        np.interp(time, loss.time, loss.step).astype(np.int64)
-        if loss is not None and known
-        else np.zeros(len(time), np.int64)
-    )
-    created = seen.snapshot.summary.created
-    shown = {label: np.array(values) for label, values in readings.items() if not np.isnan(values).all()}
-    return [Line(label, step, time - created, value, index=index) for index, (label, value) in enumerate(shown.items())]
-
-
-def _mean(values: Iterable[float | None]) -> float:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else math.nan
+    created, loss = seen.snapshot.summary.created, seen.snapshot.metrics.get("loss")
+    lines: list[Line] = []
+    for label, series in seen.utilisation.items():
+        if np.isnan(series.value).all():
+            continue
+        if loss is None or not len(loss):
+            step = np.zeros(len(series), np.int64)
+        else:
+            step = loss.step[np.minimum(np.searchsorted(loss.time, series.time), len(loss) - 1)]
+        lines.append(Line(label, step, series.time, series.value, index=len(lines), began=created))
+    return lines
 
 
 def flags(snapshot: RunSnapshot) -> list[Flag]:

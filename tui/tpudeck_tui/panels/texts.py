@@ -236,9 +236,9 @@ def _labelled(label: str, value: str, width: int) -> list[tuple[str, str]]:
 
 def devices(seen: Seen, width: int) -> list[TextLine]:
     """The machine at the last look, device by device."""
-    if not seen.system:
+    newest = seen.machine
+    if newest is None:
         return [[("The sampler of the run has not looked at the machine yet.", "muted")]]
-    newest = seen.system[-1]
     clock = time.strftime("%H:%M:%S", time.localtime(newest.time))
     return [*device_lines(newest, "", width), [(f"at {clock}", "quiet")]]
 

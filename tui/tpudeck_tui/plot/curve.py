@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from tpudeck.runs.room import Room
 from tpudeck.runs.series import Average
 from tpudeck_tui.plot.columns import Floats, Ints, Points, Values
 
@@ -141,16 +142,16 @@ class _Smoothed:
         self.weight = weight
         self._average = Average(weight)
         self._values = Values()
-        self._room: Floats = np.empty(0)
+        self._room = Room(0)
 
     def of(self, raw: Floats) -> Values:
         known = len(self._values.y)
         if len(raw) > known:
-            if len(raw) > len(self._room):
-                room = np.empty(max(len(raw), 2 * known))
-                room[:known], self._room = self._values.y, room
-            self._room[known : len(raw)] = self._average(raw[known:])
-        return self._values.grow(self._room[: len(raw)])
+            if len(raw) > len(self._room.words):
+                room = Room(max(len(raw), 2 * known))
+                room.floats[:known], self._room = self._values.y, room
+            self._room.floats[known : len(raw)] = self._average(raw[known:])
+        return self._values.grow(self._room.floats[: len(raw)])
 
 
 def follow(curves: list[Curve], lines: tuple[Line, ...]) -> list[Curve]:
