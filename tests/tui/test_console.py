@@ -241,8 +241,15 @@ async def test_tags_notes_archive_and_trash(deck: Deck, home: Home) -> None:
         await until(pilot, "one two")
         await pilot.press("D", "y")
         await until(pilot, "No runs yet.")
-    assert not run.folder.exists()
-    assert (home.trash / run.folder.name / "run.json").exists()
+        assert not run.folder.exists()
+        assert (home.trash / run.folder.name / "run.json").exists()
+        await pilot.press("T")
+        await until(pilot, "Deleted runs")
+        await pilot.press("enter")
+        await until(pilot, lambda text: "mine is back" in text and "nothing was deleted" in text)
+        await pilot.press("escape")
+        await until(pilot, "one two")
+    assert (run.folder / "run.json").exists()
 
 
 async def test_a_stop_is_asked_for_once_and_confirmed(deck: Deck, home: Home) -> None:
@@ -383,3 +390,28 @@ async def test_presets_are_filtered_by_a_word(deck: Deck) -> None:
         await until(pilot, "bert-base")
         await pilot.press("slash", *"quicks", "enter")
         await until(pilot, lambda text: "quickstart" in text and "bert-base" not in text)
+
+
+async def test_every_action_of_the_screen_is_in_the_palette(deck: Deck, home: Home) -> None:
+    run = FakeRun(home, "mine")
+    run.finish()
+    async with deck.run_test(size=(120, 40), notifications=True) as pilot:
+        await until(pilot, "mine")
+        await pilot.press("ctrl+p")
+        await until(pilot, "Search for commands")
+        await pilot.press(*"archive, or")
+        await until(pilot, "Archive, or take back")
+        await pilot.press("enter")
+        await until(pilot, "A shows them")
+    assert orjson.loads((run.folder / "meta.json").read_bytes())["archived"] is True
+
+
+async def test_the_help_of_runs_explains_the_filter_and_the_signs(deck: Deck) -> None:
+    async with deck.run_test(size=(80, 24), notifications=True) as pilot:
+        await until(pilot, "No runs yet.")
+        await pilot.press("question_mark")
+        await until(pilot, "runs.filter")
+        await pilot.press("right")
+        await until(pilot, "cfg.train.learning_rate>1e-4")
+        await pilot.press("right")
+        await until(pilot, "the best one")

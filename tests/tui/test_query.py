@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tpudeck.errors import InputError
 from tpudeck.runs.summary import RunSummary
-from tpudeck_tui.query import parse_query
+from tpudeck_tui.query import GRAMMAR, parse_query
 
 RUN = RunSummary(
     id="20260101-000000-wide-0a1b", name="wide", path="/runs/wide", preset="bert-base", status="running", evidence="",
@@ -75,3 +75,8 @@ def test_only_queries_about_experiments_read_experiments() -> None:
 def test_any_text_is_a_query_or_an_input_error(text: str) -> None:
     with contextlib.suppress(InputError):
         parse_query(text).matches(RUN, lambda run: CONFIG)
+
+
+@pytest.mark.parametrize("term", [term for terms, _ in GRAMMAR for term in terms.split("  ")])
+def test_every_example_of_the_grammar_is_understood(term: str) -> None:
+    parse_query(f"{term}x" if term.endswith(":") else term)

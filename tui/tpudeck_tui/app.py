@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Deck"]
 
+_MOVES = ("table.", "pages.", "chart.cursor")
+"""Ids of keys that only move: they would drown the others in the palette."""
 _COMMANDS_S = 0.25
 """Time between two looks at commands, where there are any."""
 
@@ -250,9 +252,10 @@ class Deck(Looks):
             self.tell(error)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        for key, mode, title in TABS:
-            yield SystemCommand(title, f"Go to the screen {title} ({key})", partial(self.switch_mode, mode))
-        yield SystemCommand("Keys", "What can be pressed here (?)", self.action_help)
+        """Every key of the screen, what has the focus included; and the theme, which has none."""
+        for active in screen.active_bindings.values():
+            binding = active.binding
+            if binding.id and not binding.system and not binding.id.startswith(_MOVES):
+                what = f"{self.get_key_display(binding)}  {binding.tooltip}"
+                yield SystemCommand(binding.description, what, partial(self.run_action, binding.action, active.node))
         yield SystemCommand("Theme", "Choose colours", self.action_change_theme)
-        yield SystemCommand("Picture", "Write the screen as SVG (f9)", self.action_save_screen)
-        yield SystemCommand("Leave", "Leave the console; runs go on (q)", self.action_leave)

@@ -1,15 +1,6 @@
 """The small language that filters runs.
 
-Terms are separated by spaces, and all of them must hold; ``-term`` is its opposite.
-
-* ``word``                    part of the name, id, preset, tags or note
-* ``status:running``          also ``tag:``, ``preset:``, ``name:``, ``note:``, ``device:``, ``phase:`` (part of it)
-* ``loss<3``                  ``< <= > >= = !=`` with loss, eval, best, step, speed, progress, duration, age, attempt
-* ``cfg.train.learning_rate>1e-4``   a value of the experiment, text or number
-* ``has:eval``                has a value: any of the above, ``tags``, ``note``, ``alerts``
-* ``is:live``                 ``live``, ``ended``, ``archived``
-
-Durations and counts are written as everywhere: ``duration>1h``, ``speed>10k``, ``age<2d``.
+Terms are separated by spaces, and all of them must hold. :data:`GRAMMAR` says which there are.
 """
 
 from __future__ import annotations
@@ -24,7 +15,22 @@ from tpudeck.errors import InputError
 from tpudeck.runs.summary import RunSummary
 from tpudeck.units import parse_count, parse_duration
 
-__all__ = ["Query", "parse_query"]
+__all__ = ["GRAMMAR", "Query", "parse_query"]
+
+GRAMMAR = (
+    ("word", "part of the name, id, preset, tags or note"),
+    ('"two words"', "the same, with the space"),
+    ("-term", "the opposite of any term"),
+    ("status:running  tag:x  preset:x", "part of that text; with = the whole of it"),
+    ("name:  note:  device:  phase:  id:", "likewise"),
+    ("loss<3  eval<=3  best  attempt", "< <= > >= = != with a number"),
+    ("step>10k  speed>10k  progress>50", "with a count, or a percentage"),
+    ("duration>1h  age<2d", "with a duration"),
+    ("cfg.train.learning_rate>1e-4", "a value of the run's experiment, text or number"),
+    ("has:eval  has:note  has:alerts", "has a value of that name"),
+    ("is:live  is:ended  is:archived", "how it is"),
+)
+"""Examples of every kind of term, and what each means."""
 
 Config: TypeAlias = Callable[[RunSummary], Mapping[str, Any]]
 """The experiment of a run as nested data; it is asked only where a query needs it."""

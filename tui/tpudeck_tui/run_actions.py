@@ -197,9 +197,13 @@ class RunActions(ModelActions):
 
         def answered(yes: bool | None) -> None:
             if yes:
-                self._each(runs, lambda folder: move_to_trash(self.app.home, folder), "moved to the trash folder")
+                self._each(
+                    runs,
+                    lambda folder: move_to_trash(self.app.home, folder),
+                    "moved to the trash folder; T brings it back",
+                )
 
-        detail = f"Everything goes to {self.app.home.trash}, checkpoints too, and can be moved back from there."
+        detail = f"Everything goes to {self.app.home.trash}, checkpoints too; T brings it back."
         self.app.push_screen(Ask(f"Delete {_named(runs)}?", detail, yes="Delete", no="Keep"), answered)
 
 

@@ -9,11 +9,11 @@ from tpudeck.runs.summary import RunSummary
 from tpudeck.units import format_count, format_duration
 from tpudeck_tui.cells import progress_bar
 
-__all__ = ["age", "duration", "glyph", "number", "progress", "started", "status", "tags", "tokens_per_s"]
+__all__ = ["STATUSES", "age", "duration", "glyph", "number", "progress", "started", "status", "tags", "tokens_per_s"]
 
 Cell = tuple[str, str]
 
-_STATUS: dict[str, tuple[str, str]] = {
+STATUSES: dict[str, tuple[str, str]] = {
     "queued": ("⋯", "muted"),
     "starting": ("◌", "live"),
     "compiling": ("◌", "live"),
@@ -29,7 +29,7 @@ _STATUS: dict[str, tuple[str, str]] = {
 
 
 def glyph(run: RunSummary) -> Cell:
-    return _STATUS.get(run.status, ("?", "warning"))
+    return STATUSES.get(run.status, ("?", "warning"))
 
 
 def status(run: RunSummary) -> Cell:

@@ -71,6 +71,7 @@ class RunsScreen(RunActions, DeckScreen):
         shown("space", "mark", "Mark", "runs.mark"),
         shown("c", "compare", "Compare", "runs.compare", tooltip="Compare the marked runs"),
         shown("A", "archived", "Show or hide archived runs", "runs.archived", show=False),
+        shown("T", "trash", "Deleted runs, and the way back", "runs.trash", show=False),
         shown("escape", "clear", "Clear filter and marks", "runs.clear", show=False),
     ]
 
@@ -178,6 +179,11 @@ class RunsScreen(RunActions, DeckScreen):
         self._archived = not self._archived
         self.app.say("archived runs are shown" if self._archived else "archived runs are hidden")
         self.show_runs(self.app.runs)
+
+    def action_trash(self) -> None:
+        from tpudeck_tui.screens.trash import TrashDialog
+
+        self.app.push_screen(TrashDialog())
 
     # Going elsewhere.
 
