@@ -415,3 +415,40 @@ async def test_the_help_of_runs_explains_the_filter_and_the_signs(deck: Deck) ->
         await until(pilot, "cfg.train.learning_rate>1e-4")
         await pilot.press("right")
         await until(pilot, "the best one")
+
+
+async def test_devices_are_drawn_one_by_one(deck: Deck, home: Home) -> None:
+    run = FakeRun(home, "eight")
+    run.train(500)
+    run.machine(20)
+    run.finish()
+    async with deck.run_test(size=(250, 70), notifications=True) as pilot:
+        await pilot.press("4")
+        text = await until(pilot, "TensorCore % by device")
+        assert "● 0 41  ◆ 1 42  ▲ 2 43  ■ 3 44" in text
+        assert "duty cycle % by device" in text
+        assert "memory GiB by device" in text
+        assert "● TensorCore 42.5" in text
+
+
+async def test_charts_of_devices_are_left_out_where_there_are_none(deck: Deck, home: Home) -> None:
+    run = FakeRun(home, "plain")
+    run.train(500)
+    run.machine(20, tpu=False)
+    run.finish()
+    async with deck.run_test(size=(250, 70), notifications=True) as pilot:
+        await pilot.press("4")
+        assert "by device" not in await until(pilot, "─ CPU")
+        for _ in range(6):
+            await pilot.press("m")
+        await until(pilot, lambda text: text.count("learning rate") == 1)
+        assert deck.screen.query_one("#main-chart", Chart).chart_title == "loss"
+
+
+async def test_compare_goes_through_every_metric(deck: Deck, home: Home) -> None:
+    fill(home, 2)
+    async with deck.run_test(size=(100, 30), notifications=True) as pilot:
+        await pilot.press("5")
+        for title in ("loss", "eval loss", "tokens/s", "gradient norm", "ms per step", "learning rate", "loss"):
+            await until(pilot, lambda text, title=title: text.splitlines()[2].startswith(f" {title}  "))
+            await pilot.press("m")

@@ -112,7 +112,7 @@ class _MachineLog:
 
 
 def _utilisation(number: int, sample: Sample) -> dict[str, Any]:
-    """How busy the machine was: means over its devices."""
+    """How busy the machine was: means over its devices, and ``READING/N`` of each."""
     return {
         "step": number,
         "time": sample.time,
@@ -120,7 +120,14 @@ def _utilisation(number: int, sample: Sample) -> dict[str, Any]:
         "TensorCore": _mean(core.tensorcore_percent for core in sample.cores),
         "duty cycle": _mean(core.duty_cycle_percent for core in sample.cores),
         "CPU": sample.host.cpu_percent if sample.host else math.nan,
+        **{f"TensorCore/{core.index}": _known(core.tensorcore_percent) for core in sample.cores},
+        **{f"duty cycle/{core.index}": _known(core.duty_cycle_percent) for core in sample.cores},
+        **{f"memory/{core.index}": _known(core.hbm_used_bytes) for core in sample.cores},
     }
+
+
+def _known(value: float | None) -> float:
+    return math.nan if value is None else float(value)
 
 
 def _mean(values: Iterable[float | None]) -> float:

@@ -27,7 +27,8 @@ class Seen:
     machine: Sample | None
     """The machine at the sampler's last look."""
     utilisation: Metrics
-    """How busy it was at every look, in percent; the steps count looks."""
+    """How busy it was at every look: percentages, and ``READING/N`` of device N (``memory/N`` in bytes); the steps count
+    looks."""
 
 
 class RunsListed(Message):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tpudeck.runs.series import Series
     from tpudeck_tui.messages import Seen
 
-__all__ = ["METRICS", "Metric", "curves", "evaluation_line", "evaluations", "flags", "metric_line", "utilisation_lines"]
+__all__ = ["METRICS", "Metric", "curves", "evaluation_line", "evaluations", "flags", "machine_lines", "metric_line"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,8 @@ class Metric:
     from_zero: bool = False
     scale: float = 1.0
     """From the unit of the file to the unit of the chart."""
+    reading: str = ""
+    """What is drawn of every device of the machine."""
 
 
 METRICS = (
@@ -39,6 +41,9 @@ METRICS = (
     Metric("grad", "gradient norm", (("grad_norm", ""),)),
     Metric("split", "ms per step", (("step_s", "step"), ("input_wait_s", "input wait")), from_zero=True, scale=1e3),
     Metric("use", "utilisation %", (), from_zero=True),
+    Metric("tensorcore", "TensorCore % by device", (), from_zero=True, reading="TensorCore"),
+    Metric("duty", "duty cycle % by device", (), from_zero=True, reading="duty cycle"),
+    Metric("memory", "memory GiB by device", (), from_zero=True, scale=2.0**-30, reading="memory"),
     Metric("rate", "learning rate", (("learning_rate", ""),), from_zero=True),
 )
 
@@ -69,8 +74,8 @@ def _line(
 
 def curves(seen: Seen, metric: Metric) -> list[Line]:
     """What one chart of a run shows."""
-    if metric.key == "use":
-        return utilisation_lines(seen)
+    if metric.key == "use" or metric.reading:
+        return machine_lines(seen, metric)
     snapshot = seen.snapshot
     lines = [
         line
@@ -106,21 +111,24 @@ def evaluation_line(snapshot: RunSnapshot, label: str = "eval", index: int = 1, 
     yield Line(label, step, time, value, tokens=seen, index=index, dots=dots)
 
 
-def utilisation_lines(seen: Seen) -> list[Line]:
-    """How busy the machine was: its accelerators where it has any, and its CPU.
+def machine_lines(seen: Seen, metric: Metric) -> list[Line]:
+    """What the sampler saw: one reading of every device, or how busy the machine was as a whole.
 
     The sampler knows times, not steps: a look is put at the step that was logged next.
     """
     created, loss = seen.snapshot.summary.created, seen.snapshot.metrics.get("loss")
     lines: list[Line] = []
-    for label, series in seen.utilisation.items():
-        if np.isnan(series.value).all():
+    for name, series in seen.utilisation.items():
+        reading, _, device = name.rpartition("/")
+        if reading != metric.reading or np.isnan(series.value).all():
             continue
         if loss is None or not len(loss):
             step = np.zeros(len(series), np.int64)
         else:
             step = loss.step[np.minimum(np.searchsorted(loss.time, series.time), len(loss) - 1)]
-        lines.append(Line(label, step, series.time, series.value, index=len(lines), began=created))
+        lines.append(
+            Line(device, step, series.time, series.value, index=len(lines), began=created, scale=metric.scale)
+        )
     return lines
 
 

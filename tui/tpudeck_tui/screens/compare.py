@@ -33,7 +33,7 @@ MOST_RUNS = 20
 _UNASKED = 4
 """So many of the newest runs are compared where none were marked."""
 _EVAL = Metric("eval", "eval loss", ())
-_METRICS = (METRICS[0], _EVAL, *METRICS[1:])
+_METRICS = (METRICS[0], _EVAL, *(metric for metric in METRICS[1:] if metric.series))
 
 
 class CompareScreen(ChartScreen):

@@ -42,6 +42,8 @@ class LiveScreen(RunActions, ChartScreen):
             #side { display: block; width: 36%; height: 1fr; grid-size: 1; padding: 0 1; }
         }
         &.-wide #side { width: 50%; grid-size: 2; }
+        .device { display: none; }
+        &.-wide .device.-known { display: block; }
         &.-low #pages { height: 5; }
         &.-tall #pages { height: 30%; }
     }
@@ -73,6 +75,7 @@ class LiveScreen(RunActions, ChartScreen):
             smoothing=metric.smoothing,
             from_zero=metric.from_zero,
             empty="no points yet",
+            classes="device" if metric.reading else None,
         )
 
     # News.
@@ -124,7 +127,9 @@ class LiveScreen(RunActions, ChartScreen):
         self.query_one("#main-chart", Chart).show(curves(seen, self._metric), marks)
         if self.query_one("#side").display:
             for metric in METRICS[1:]:
-                self.query_one(f"#{metric.key}-chart", Chart).show(curves(seen, metric), marks)
+                chart, lines = self.query_one(f"#{metric.key}-chart", Chart), curves(seen, metric)
+                chart.show(lines, marks)
+                chart.set_class(bool(lines), "-known")
         self.query_one(Pages).fill({name: partial(page, seen) for name, page in PAGES.items()})
 
     def on_resize(self, event: events.Resize) -> None:
@@ -133,8 +138,10 @@ class LiveScreen(RunActions, ChartScreen):
     # Actions.
 
     def action_metric(self, by: int) -> None:
-        """Show another metric in the large chart."""
-        self._metric = METRICS[(METRICS.index(self._metric) + by) % len(METRICS)]
+        """Show another metric in the large chart, of those that there is something of."""
+        seen = self._seen
+        known = [metric for metric in METRICS if metric is self._metric or (seen and curves(seen, metric))]
+        self._metric = known[(known.index(self._metric) + by) % len(known)]
         chart = self.query_one("#main-chart", Chart)
         chart.show_as(self._metric.title, smoothing=self._metric.smoothing, from_zero=self._metric.from_zero)
         self._paint()
