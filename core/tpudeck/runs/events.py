@@ -21,6 +21,7 @@ __all__ = [
     "AttemptStarted",
     "CheckpointRejected",
     "CheckpointSaved",
+    "Compiled",
     "Evaluated",
     "Event",
     "EventLine",
@@ -77,6 +78,18 @@ class PhaseChanged:
     ``exporting``."""
     promise_s: float
     """Silence for longer than this is a stall."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compiled:
+    """A program was built; more than one of a kind in an attempt is a mistake, and takes minutes on a TPU."""
+
+    kind: ClassVar[str] = "compiled"
+    program: str
+    """``training`` or ``evaluation``."""
+    count: int
+    """How often that has been built in this attempt."""
+    step: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,6 +194,7 @@ Event: TypeAlias = (
     | StageStarted
     | StageFinished
     | PhaseChanged
+    | Compiled
     | Evaluated
     | CheckpointSaved
     | CheckpointRejected
@@ -199,6 +213,7 @@ EVENTS: dict[str, type[Event]] = {
         StageStarted,
         StageFinished,
         PhaseChanged,
+        Compiled,
         Evaluated,
         CheckpointSaved,
         CheckpointRejected,

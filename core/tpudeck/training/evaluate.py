@@ -64,6 +64,11 @@ class Evaluator:
         loss, hits, targets = sums
         return Score(float(loss / targets), float(hits / targets), surprise / float(targets), int(targets))
 
+    @property
+    def compilations(self) -> int:
+        """How often the evaluation was traced, and with it compiled."""
+        return int(self._run.experimental_get_tracing_count())
+
     def _sums(self, batch: Batch) -> tf.Tensor:
         """Cross-entropy, hits and targets of a batch, each summed."""
         context = tf.distribute.get_replica_context()

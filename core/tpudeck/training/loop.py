@@ -37,6 +37,11 @@ class StepLoop:
         stacked = Batch(*(tf.constant(part) for part in batches))
         return Outcome(*self._run(stacked, tf.constant(first_step, tf.int32), tf.constant(learning_rates)))
 
+    @property
+    def compilations(self) -> int:
+        """How often the loop was traced, and with it compiled: once, as long as all shapes are static."""
+        return int(self._run.experimental_get_tracing_count())
+
     def _steps(self, batches: Batch, first_step: tf.Tensor, learning_rates: tf.Tensor) -> Outcome:
         count = tf.shape(learning_rates)[0]
 

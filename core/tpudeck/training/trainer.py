@@ -34,6 +34,7 @@ from tpudeck.runs.events import (
     AttemptStarted,
     CheckpointRejected,
     CheckpointSaved,
+    Compiled,
     Evaluated,
     Noticed,
     PhaseChanged,
@@ -112,6 +113,7 @@ class Trainer:
             fixed=inputs.experiment.train.steps_per_call,
         )
         self._phase_now = ""
+        self._compilations = {"training": 0, "evaluation": 0}
         self._noticed: set[str] = set()
         self._step = 0
         self._best = _Best()
@@ -242,6 +244,7 @@ class Trainer:
         """Evaluate, keep and show what is due; what could go wrong without harm comes after what must not be lost."""
         every = self._schedule.eval_every_steps
         evaluated = (at_end or bool(every and self._step % every == 0)) and self._evaluate()
+        self._count_compilations()
         if at_end or self._checkpoint_is_due():
             self._save()
         if evaluated:
@@ -274,7 +277,8 @@ class Trainer:
         if self._step in self._scores:
             return False
         self._meter.pause()
-        self._phase("evaluating", _LEAST_PROMISE_S)
+        compiled = self._training.evaluator.compilations
+        self._phase("evaluating", _LEAST_PROMISE_S if compiled else _COMPILING_PROMISE_S[self._training.machine.kind])
         score = self._training.evaluator(self._training.batches.evaluation(), between=self._between_evaluation_batches)
         best = score.loss < self._best.loss
         if best:
@@ -357,6 +361,21 @@ class Trainer:
         if phase != self._phase_now:
             self._phase_now = phase
             self._job.writer.event(PhaseChanged(phase=phase, promise_s=promise_s))
+
+    def _count_compilations(self) -> None:
+        """Tell of programs that were built since the last look; of one that had been built before, as trouble."""
+        training = self._training
+        for program, count in (
+            ("training", training.loop.compilations),
+            ("evaluation", training.evaluator.compilations),
+        ):
+            if count == self._compilations[program]:
+                continue
+            self._compilations[program] = count
+            self._job.writer.event(Compiled(program=program, count=count, step=self._step))
+            if count > 1:
+                message = f"the {program} program was compiled again, {count} times in all: a shape is not static"
+                self._job.writer.event(AlertRaised(alert="recompile", message=message, step=self._step))
 
     def _begin_training(self) -> None:
         """Training begins or goes on, and with it the clock of the metrics."""
