@@ -10,9 +10,11 @@ import orjson
 import pytest
 
 from tpudeck.config import Home
+from tpudeck.runs.events import SamplesFilled
 from tpudeck.runs.writer import RunWriter
 from tpudeck_tui.app import Deck
 from tpudeck_tui.widgets.chart import Chart
+from tpudeck_tui.widgets.pages import Pages
 from tpudeck_tui.widgets.table import Table
 from tui.fakes import FakeRun, fill
 from tui.views import screen_text, until
@@ -452,3 +454,56 @@ async def test_compare_goes_through_every_metric(deck: Deck, home: Home) -> None
         for title in ("loss", "eval loss", "tokens/s", "gradient norm", "ms per step", "learning rate", "loss"):
             await until(pilot, lambda text, title=title: text.splitlines()[2].startswith(f" {title}  "))
             await pilot.press("m")
+
+
+async def test_live_runs_are_switched_by_a_key_and_counted(deck: Deck, home: Home) -> None:
+    runs = [FakeRun(home, f"live-{number}", number=number) for number in range(3)]
+    for run in runs:
+        run.train(500)
+        run.live(step=500, done=500, total=5400)
+    async with deck.run_test(size=(80, 24), notifications=True) as pilot:
+        await until(pilot, "live-0")
+        await pilot.press("4")
+        first = await until(pilot, "1 of 3 running")
+        await pilot.press("J")
+        second = await until(pilot, "2 of 3 running")
+        assert first.splitlines()[1].split()[1] != second.splitlines()[1].split()[1]
+        await pilot.press("K", "K")
+        await until(pilot, "3 of 3 running")
+    for run in runs:
+        run.release()
+
+
+async def test_alerts_and_the_note_are_in_the_header(deck: Deck, home: Home) -> None:
+    run = FakeRun(home, "noted", note="a [note]")
+    run.train(500)
+    run.live()
+    run.status("running", latest={"stage": "train", "phase": "training"}, alerts=["input_bound"])
+    async with deck.run_test(size=(80, 24), notifications=True) as pilot:
+        await pilot.press("4")
+        text = await until(pilot, "noted")
+        assert "! input_bound  a [note]" in text.splitlines()[1]
+    run.release()
+
+
+async def test_samples_show_how_answers_changed(deck: Deck, home: Home) -> None:
+    run = FakeRun(home, "learns")
+    run.train(500)
+    writer = RunWriter(run.folder)
+    for step, answers in (
+        (100, (("the", 0.20), ("a", 0.10))),
+        (200, (("list", 0.30), ("the", 0.11))),
+        (300, (("list", 0.30), ("the", 0.11))),
+    ):
+        found = [[{"token": token, "probability": share} for token, share in answers]]
+        writer.event(SamplesFilled(step=step, samples=({"text": "a <mask>", "filled": "", "answers": found},)))
+    writer.close()
+    run.finish()
+    async with deck.run_test(size=(80, 24), notifications=True) as pilot:
+        await pilot.press("4")
+        await until(pilot, "learns")
+        deck.screen.query_one("#pages", Pages).turn_to("Samples")
+        text = await until(pilot, "a <mask>")
+        assert "200  list 30%  the 11%↓" in text
+        assert "100  the 20%  a 10%" in text
+        assert "300  list" not in text

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from rich.cells import cell_len
+
 from tpudeck.doctor import explain
 from tpudeck.runs.events import (
     AlertRaised,
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["PAGES", "TextLine", "header"]
 
+_TREND = 0.02
+"""A probability that changed by more is marked."""
+
 TextLine: TypeAlias = "list[tuple[str, str]]"
 """Texts and the parts (see `theme`) they are painted as."""
 Page: TypeAlias = "Callable[[Seen, int], list[TextLine]]"
@@ -48,6 +53,10 @@ def header(snapshot: RunSnapshot, width: int) -> list[TextLine]:
         first.append((f"  {clean(run.error.splitlines()[0])}", "bad"))
     elif run.evidence:
         first.append((f"  {clean(run.evidence)}", "muted"))
+    if run.alerts:
+        first.append((f"  ! {clean(', '.join(run.alerts))}", "warning"))
+    if run.note:
+        first.append((f"  {clean(run.note)}", "accent"))
     return [first, _progress_line(run, width, snapshot.loaded if not snapshot.complete else None)]
 
 
@@ -82,8 +91,8 @@ def _progress_line(run: RunSummary, width: int, loading: float | None) -> TextLi
 
 
 def samples(seen: Seen, width: int) -> list[TextLine]:
-    """The answers of each evaluation to each sample text, newest last, so that one sees them change."""
-    by_text: dict[str, list[tuple[int, str]]] = {}
+    """The answers of each evaluation to each sample text, newest first; what is new in them stands out."""
+    by_text: dict[str, list[tuple[int, list[_Answer]]]] = {}
     for line in seen.snapshot.events:
         if isinstance(line.event, SamplesFilled):
             for sample in line.event.samples:
@@ -93,19 +102,61 @@ def samples(seen: Seen, width: int) -> list[TextLine]:
     lines: list[TextLine] = []
     for text, history in by_text.items():
         lines.append([(fit(text, width), "title")])
-        lines += [[(f"  {step:>9,}  ", "muted"), (fit(answer, width - 13), "")] for step, answer in history[-4:]]
+        lines += [_evaluation_of_sample(step, answers, before, width) for step, answers, before in _changes(history)]
     return lines
 
 
-def _answers(sample: Any) -> str:
-    answers = sample.get("answers") or ()
-    shown = [
-        "  ".join(
-            f"{str(answer.get('token', '')).strip()} {float(answer.get('probability', 0)):.0%}" for answer in mask[:4]
-        )
-        for mask in answers
-    ]
-    return clean("  /  ".join(shown) or str(sample.get("filled", "")))
+_Answer: TypeAlias = "tuple[str, float | None]"
+"""A token and its probability; a continued text has none."""
+
+
+def _changes(history: list[tuple[int, list[_Answer]]]) -> list[tuple[int, list[_Answer], dict[str, float | None]]]:
+    """Each evaluation with the answers of the one before it, newest first; where none differs only the first is kept."""
+    kept: list[tuple[int, list[_Answer], dict[str, float | None]]] = []
+    before: dict[str, float | None] = {}
+    for step, answers in history:
+        if dict(answers) != before:
+            kept.append((step, answers, before))
+        before = dict(answers)
+    return kept[::-1]
+
+
+def _evaluation_of_sample(
+    step: int, answers: list[_Answer], before: dict[str, float | None], width: int
+) -> TextLine:
+    """One evaluation: a token that was no answer before is new; one that gained or lost much is marked so."""
+    line: TextLine = [(f"  {step:>9,}  ", "muted")]
+    room = width - 13
+    for token, share in answers:
+        text = fit(token, room)
+        new = bool(before) and token not in before
+        line.append((text, "accent" if new else "bright" if token == answers[0][0] else ""))
+        room -= cell_len(text)
+        if share is not None and room > 8:
+            shown = f" {share:.0%}{_trend(share, before.get(token))}  "
+            line.append((shown, "muted"))
+            room -= len(shown)
+        if room < 4:
+            break
+    return line
+
+
+def _trend(share: float, before: float | None) -> str:
+    if before is None or abs(share - before) < _TREND:
+        return ""
+    return "↑" if share > before else "↓"
+
+
+def _answers(sample: Any) -> list[_Answer]:
+    """The likeliest tokens of every mask; of a text that was gone on with, the text."""
+    found: list[_Answer] = []
+    for number, mask in enumerate(sample.get("answers") or ()):
+        mark = f"{number + 1}:" if number else ""
+        found += [
+            (clean(mark + (str(answer.get("token", "")).strip() or "␣")), float(answer.get("probability", 0)))
+            for answer in mask[:4]
+        ]
+    return found or [(clean(str(sample.get("filled", ""))), None)]
 
 
 def evaluated(seen: Seen, width: int) -> list[TextLine]:

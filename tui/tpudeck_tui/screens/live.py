@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.cells import cell_len
 from textual import events, on
 from textual.binding import BindingType
 from textual.containers import Container, Grid
@@ -19,7 +20,7 @@ from tpudeck_tui.panels.texts import PAGES, header
 from tpudeck_tui.run_actions import RunActions
 from tpudeck_tui.screens.base import shown
 from tpudeck_tui.widgets.chart import Chart
-from tpudeck_tui.widgets.pages import Lines, Pages
+from tpudeck_tui.widgets.pages import Lines, Pages, TextLine
 
 if TYPE_CHECKING:
     from tpudeck.runs.summary import RunSummary
@@ -100,6 +101,7 @@ class LiveScreen(RunActions, ChartScreen):
     def show_runs(self, runs: tuple[RunSummary, ...]) -> None:
         if self.folder is None and runs:
             self.app.follow(self.followed())
+        self.query_one("#header", Lines).repaint()
 
     def show_run(self, folder: Path, seen: Seen) -> None:
         if folder == self.folder:
@@ -122,7 +124,7 @@ class LiveScreen(RunActions, ChartScreen):
                 chart.show(())
             self.query_one(Pages).fill({})
             return
-        self.query_one("#header", Lines).show(partial(header, seen.snapshot))
+        self.query_one("#header", Lines).show(partial(self._header_lines, seen))
         marks = flags(seen.snapshot)
         self.query_one("#main-chart", Chart).show(curves(seen, self._metric), marks)
         if self.query_one("#side").display:
@@ -131,6 +133,17 @@ class LiveScreen(RunActions, ChartScreen):
                 chart.show(lines, marks)
                 chart.set_class(bool(lines), "-known")
         self.query_one(Pages).fill({name: partial(page, seen) for name, page in PAGES.items()})
+
+    def _header_lines(self, seen: Seen, width: int) -> list[TextLine]:
+        """The header of the run; where others are going on too, how to get to them."""
+        first, *others = header(seen.snapshot, width)
+        live = [Path(run.path) for run in self.app.runs if run.live]
+        if self.folder in live and len(live) > 1:
+            switch = f"{live.index(self.folder) + 1} of {len(live)} running · J K"
+            room = width - sum(cell_len(text) for text, _ in first) - len(switch)
+            if room > 1:
+                first = [*first, (" " * room, ""), (switch, "key")]
+        return [first, *others]
 
     def on_resize(self, event: events.Resize) -> None:
         self.call_after_refresh(self._paint)
