@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from pathlib import Path
@@ -412,7 +413,7 @@ async def test_the_help_of_runs_explains_the_filter_and_the_signs(deck: Deck) ->
     async with deck.run_test(size=(80, 24), notifications=True) as pilot:
         await until(pilot, "No runs yet.")
         await pilot.press("question_mark")
-        await until(pilot, "runs.filter")
+        await until(pilot, "runs.sort")
         await pilot.press("right")
         await until(pilot, "cfg.train.learning_rate>1e-4")
         await pilot.press("right")
@@ -507,3 +508,19 @@ async def test_samples_show_how_answers_changed(deck: Deck, home: Home) -> None:
         assert "200  list 30%  the 11%↓" in text
         assert "100  the 20%  a 10%" in text
         assert "300  list" not in text
+
+
+async def test_the_queue_says_who_has_a_device_and_who_waits(deck: Deck, home: Home) -> None:
+    from tpudeck import queue
+
+    first, second = FakeRun(home, "first", number=1), FakeRun(home, "second", number=2)
+    lock = queue.take("cpu", first.folder)
+    assert lock is not None
+    with queue.waiting("cpu", second.folder):
+        async with deck.run_test(size=(100, 40), notifications=True) as pilot:
+            await pilot.press("6")
+            await until(pilot, "load")
+            deck.screen.query_one("#machine", Pages).turn_to("Queue")
+            text = await until(pilot, f"1. {second.folder.name}")
+            assert first.folder.name in text
+    os.close(lock)

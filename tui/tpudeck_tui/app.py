@@ -63,7 +63,10 @@ class Deck(Looks):
         mode: partial(_screen, *place) for mode, place in _SCREENS.items()
     }
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(key, f"app.switch_mode('{mode}')", title, id=f"app.{mode}", show=False) for key, mode, title in TABS),
+        *(
+            Binding(key, f"app.switch_mode('{mode}')", f"Go to {title}", id=f"app.{mode}", show=False)
+            for key, mode, title in TABS
+        ),
         Binding("question_mark,f1", "help", "Keys", key_display="?", id="app.help", show=False),
         Binding("q,ctrl+q", "leave", "Leave (runs go on)", key_display="q", id="app.quit", show=False),
         Binding("w", "commands", "What is at work beside", id="app.commands", show=False),
@@ -256,6 +259,7 @@ class Deck(Looks):
         for active in screen.active_bindings.values():
             binding = active.binding
             if binding.id and not binding.system and not binding.id.startswith(_MOVES):
-                what = f"{self.get_key_display(binding)}  {binding.tooltip}"
-                yield SystemCommand(binding.description, what, partial(self.run_action, binding.action, active.node))
+                does = partial(self.run_action, binding.action, active.node)
+                key = self.get_key_display(binding)
+                yield SystemCommand(binding.tooltip or binding.description, f"{key}  ({binding.id})", does)
         yield SystemCommand("Theme", "Choose colours", self.action_change_theme)

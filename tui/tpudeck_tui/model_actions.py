@@ -31,6 +31,7 @@ class ModelActions(Screen[None]):
         shown("H", "publish", "Push to the Hub", "model.publish", show=False),
         shown("B", "copy_away", "Copy the run to a bucket", "model.copy_away", show=False),
         shown("v", "speed", "What holds it back", "model.speed", show=False),
+        shown("P", "profile", "Profile", "model.profile", show=False, tooltip="Profile the next steps of a live run"),
     ]
 
     def meant_runs(self) -> list[RunSummary]:
@@ -111,6 +112,12 @@ class ModelActions(Screen[None]):
     def action_speed(self) -> None:
         if (run := self._one()) is not None:
             self.app.watch_command(["doctor", "speed", run.id], title=f"What holds {run.name} back")
+
+    def action_profile(self) -> None:
+        run = self._one()
+        if run is None or not self.app.may_write():
+            return
+        self.app.watch_command(["runs", "profile", run.id], title=f"Profile of {run.name}")
 
     def _begin(self, heading: str, fields: list[Field], words: Callable[[Values], list[str]], *, detail: str) -> None:
         """Ask for what is missing, then let the command go."""

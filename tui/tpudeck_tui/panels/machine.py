@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
-from tpudeck.units import format_bytes
-from tpudeck_tui.cells import fit, progress_bar, wrap
+from tpudeck.units import format_bytes, format_duration
+from tpudeck_tui.cells import fit, pad, progress_bar, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tpudeck.devices import Core, Sample
     from tpudeck.doctor import Finding
+    from tpudeck.queue import Entry
     from tpudeck_tui.widgets.pages import TextLine
 
-__all__ = ["device_lines", "finding_lines"]
+__all__ = ["device_lines", "finding_lines", "queue_lines"]
 
 
 def _bar(label: str, percent: float | None, text: str, width: int, why: str = "") -> TextLine:
@@ -70,6 +72,21 @@ def _core_lines(core: Core, width: int) -> list[TextLine]:
         ),
         _bar("  memory", memory, used, width, core.missing.get("hbm_used_bytes", "")),
     ]
+
+
+def queue_lines(queues: Sequence[tuple[str, str, Sequence[Entry]]], width: int) -> list[TextLine]:
+    """Every device that runs take turns at: who has it, and who waits, the next one first."""
+    if not queues:
+        return [[("No run has asked for a device yet. Runs on the same one take turns.", "muted")]]
+    lines: list[TextLine] = []
+    for device, holder, waiting in queues:
+        lines.append([(pad(device, 12), "title"), (fit(holder or "free", width - 12), "bright" if holder else "good")])
+        for place, entry in enumerate(waiting, start=1):
+            since = format_duration(max(0.0, time.time() - entry.since))
+            priority = f", priority {entry.priority}" if entry.priority else ""
+            text = fit(f"{place}. {entry.folder.name}", max(8, width - 40))
+            lines.append([(" " * 12, ""), (text, ""), (f"  for {since}{priority}", "muted")])
+    return lines
 
 
 _LEVELS = {"ok": ("✓", "good"), "note": ("·", "muted"), "warning": ("!", "warning"), "error": ("✗", "bad")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widget import Widget
@@ -23,6 +24,7 @@ __all__ = ["HelpScreen"]
 
 _RANKS = {"run": 1, "model": 1, "charts": 2, "app": 4}
 """What is not of the screen itself comes after it; what works everywhere comes last."""
+_HEADINGS = {"app": "everywhere", "model": "the run's model", "charts": "panels"}
 _SIGNS: tuple[tuple[str, str], ...] = (
     ("─ ●◆▲■", "a curve, and the markers that tell several apart"),
     ("▾  ★", "a checkpoint, and the best one"),
@@ -70,13 +72,19 @@ class HelpScreen(Dialog[None]):
         here = self.app.current_mode
         lines: list[TextLine] = []
         for name, entries in sorted(groups.items(), key=lambda item: 0 if item[0] == here else _RANKS.get(item[0], 3)):
-            lines.append([("everywhere" if name == "app" else f"the {name}", "title")])
-            for binding_id, (keys, description) in entries.items():
-                shown = " ".join(dict.fromkeys(keys))
-                name_cells = max(0, min(24, width - 46))
-                lines.append([(f"  {shown:<11} ", "key"), (pad(description, width - 14 - name_cells), ""),
-                              (pad(binding_id, name_cells), "quiet")])  # fmt: skip
+            lines.append([(_HEADINGS.get(name, "here" if name == here else f"the {name}"), "title")])
+            lines += [
+                _line(" ".join(dict.fromkeys(keys)), description, binding_id, width)
+                for binding_id, (keys, description) in entries.items()
+            ]
         return lines
+
+
+def _line(keys: str, description: str, binding_id: str, width: int) -> TextLine:
+    """Keys, what they do, and at the right the name for the keymap, where there is room for it."""
+    keys, description = f"  {keys:<11} ", fit(description, width - 14)
+    room = width - len(keys) - cell_len(description) - 2
+    return [(keys, "key"), (description, ""), (f"{binding_id:>{room + 2}}" if len(binding_id) <= room else "", "quiet")]
 
 
 def _filter(width: int) -> list[TextLine]:

@@ -65,7 +65,7 @@ class RunsScreen(RunActions, DeckScreen):
     """The list of runs."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        shown("slash", "filter", "Filter", "runs.filter", tooltip="Filter (status:running loss<3 tag:x cfg.KEY>1)"),
+        shown("slash", "filter", "Filter", "runs.filter", tooltip="Filter by words, numbers and settings"),
         shown("o", "sort", "Sort", "runs.sort", tooltip="Sort by the next column"),
         shown("O", "turn", "Turn the order", "runs.turn", show=False),
         shown("space", "mark", "Mark", "runs.mark"),

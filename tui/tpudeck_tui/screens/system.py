@@ -12,10 +12,11 @@ from textual.binding import BindingType
 from textual.timer import Timer
 from textual.widget import Widget
 
+from tpudeck import queue
 from tpudeck.devices import Sample, SamplerProcess
 from tpudeck.doctor import Finding, Surroundings, examine
 from tpudeck_tui.charts import FullScreen
-from tpudeck_tui.panels.machine import device_lines, finding_lines
+from tpudeck_tui.panels.machine import device_lines, finding_lines, queue_lines
 from tpudeck_tui.screens.base import shown
 from tpudeck_tui.widgets.pages import Pages
 
@@ -44,10 +45,11 @@ class SystemScreen(FullScreen):
         self._sampler: SamplerProcess | None = None
         self._timer: Timer | None = None
         self._seen: tuple[Sample | None, str] = (None, "")
+        self._queues: list[tuple[str, str, list[queue.Entry]]] | None = None
         self._findings: list[Finding] | None = None
 
     def body(self) -> Iterable[Widget]:
-        yield Pages(("Machine",), id="machine")
+        yield Pages(("Machine", "Queue"), id="machine")
         yield Pages(("Doctor",), id="doctor")
 
     def on_mount(self) -> None:
@@ -77,10 +79,12 @@ class SystemScreen(FullScreen):
     def _look(self) -> None:
         if self._sampler is None:
             return
-        seen = self._sampler.newest()
-        if seen != self._seen:
-            self._seen = seen
-            self.query_one("#machine", Pages).fill({"Machine": partial(device_lines, *seen)})
+        seen, queues = self._sampler.newest(), _queues()
+        if (seen, queues) != (self._seen, self._queues):
+            self._seen, self._queues = seen, queues
+            self.query_one("#machine", Pages).fill(
+                {"Machine": partial(device_lines, *seen), "Queue": partial(queue_lines, queues)}
+            )
 
     # The doctor.
 
@@ -101,3 +105,8 @@ class SystemScreen(FullScreen):
 
     def _show_findings(self) -> None:
         self.query_one("#doctor", Pages).fill({"Doctor": partial(finding_lines, self._findings)})
+
+
+def _queues() -> list[tuple[str, str, list[queue.Entry]]]:
+    """Devices that runs have asked for, who has each, and who waits for it."""
+    return [(device, queue.holder(device), queue.entries(device)) for device in queue.devices()]

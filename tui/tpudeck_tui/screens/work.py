@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.cells import cell_len
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Static
 
 from tpudeck.units import format_duration
-from tpudeck_tui.cells import wrap
+from tpudeck_tui.cells import pad, wrap
 from tpudeck_tui.screens.dialogs import Dialog
 from tpudeck_tui.widgets.pages import Pages, TextLine
 from tpudeck_tui.widgets.table import Column, Table
@@ -66,7 +67,7 @@ class CommandDialog(Dialog[None]):
         problem = command.problem()
         if problem is not None:
             return [[(line, "bad")] for line in wrap(problem.show(), width)]
-        printed: list[TextLine] = [[(line, "")] for text in command.output() for line in wrap(text, width)]
+        printed: list[TextLine] = [[(line, "")] for text in aligned(command.output()) for line in wrap(text, width)]
         return printed or [[(line, "muted")] for text in command.said() or ["working …"] for line in wrap(text, width)]
 
     def action_stop(self) -> None:
@@ -122,3 +123,15 @@ class CommandsDialog(Dialog[None]):
         if command is not None:
             command.stop()
             self._look()
+
+
+def aligned(lines: list[str]) -> list[str]:
+    """Lines in whose columns, which commands separate by tabs where nobody looks, everything is below each other."""
+    rows = [line.split("\t") for line in lines]
+    columns = max((len(row) for row in rows), default=0)
+    widths = [
+        max((cell_len(row[column]) for row in rows if column + 1 < len(row)), default=0) for column in range(columns)
+    ]
+    return [
+        "  ".join(pad(cell, widths[at]) if at + 1 < len(row) else cell for at, cell in enumerate(row)) for row in rows
+    ]
