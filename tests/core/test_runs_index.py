@@ -182,3 +182,10 @@ def test_a_summary_is_plain_json(home: Home) -> None:
     make(home, 1, latest={"loss": "NaN"})
     (summary,) = RunIndex(home).refresh()
     assert json.loads(json.dumps(summary.to_dict(), allow_nan=False))["loss"] == "NaN"
+
+
+def test_the_newest_runs_are_known_before_all_are_looked_at(home: Home) -> None:
+    for number in range(5):
+        make(home, number)
+    index = RunIndex(home)
+    assert [run.id for run in index.newest(2)] == [run.id for run in index.refresh()][:2]

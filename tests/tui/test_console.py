@@ -295,7 +295,7 @@ async def test_many_runs_scroll_at_once(deck: Deck, home: Home) -> None:
     for number in range(300):
         FakeRun(home, f"n{number:03d}", created=time.time() - 60 * number, number=number).finish()
     async with deck.run_test(size=(80, 24), notifications=True) as pilot:
-        await until(pilot, "n000")
+        await until(pilot, lambda text: "n000" in text and "300 runs" in text)
         await pilot.press("end")
         await until(pilot, "n299")
         await pilot.press("pageup", "home")
@@ -524,3 +524,16 @@ async def test_the_queue_says_who_has_a_device_and_who_waits(deck: Deck, home: H
             text = await until(pilot, f"1. {second.folder.name}")
             assert first.folder.name in text
     os.close(lock)
+
+
+async def test_the_key_bar_offers_only_what_can_be_done_to_the_run(deck: Deck, home: Home) -> None:
+    FakeRun(home, "stopped", created=time.time() - 60, number=1).finish("stopped")
+    run = FakeRun(home, "going", number=2)
+    run.live(step=10)
+    async with deck.run_test(size=(100, 30), notifications=True) as pilot:
+        await until(pilot, lambda text: "S Stop" in text and "R Resume" not in text)
+        await pilot.press("down")
+        await until(pilot, lambda text: "R Resume" in text and "S Stop" not in text)
+        await pilot.press("S")
+        await until(pilot, "only a run that is going on can be stopped")
+    run.release()

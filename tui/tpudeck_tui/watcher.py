@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Watcher"]
 
+_SCREENFUL = 60
 _SHARE = 0.1
 """At most that share of the time goes into listing runs, however many there are."""
 _AFTER_FAILURE_S = 5.0
@@ -91,6 +92,8 @@ class Watcher:
             self._wake.clear()
 
     def _round(self) -> Iterable[Message]:
+        if self._runs is None:
+            yield RunsListed(tuple(self._index.newest(_SCREENFUL)))
         if (runs := self._list()) is not None:
             yield RunsListed(runs)
         self._followed = {folder: self._followed.get(folder) or _follow(folder) for folder in self._wanted}

@@ -65,6 +65,12 @@ class RunIndex:
         summaries.sort(key=lambda summary: (summary.created, summary.id), reverse=True)
         return summaries
 
+    def newest(self, count: int) -> list[RunSummary]:
+        """The runs whose names come last, as those made last do: a screenful, long before all are looked at."""
+        names = sorted(_run_names(self._home.runs), reverse=True)[:count]
+        summaries = [_summary_of(self._home.runs / name) for name in names]
+        return [summary for summary in summaries if summary is not None]
+
     @property
     def _cache(self) -> Path:
         return self._home.cache / "runs.json"
@@ -138,7 +144,7 @@ def _find(parent: Path, text: str, *, hint: str) -> Path:
         return parent / names[-1]
     if text in names:
         return parent / text
-    found = [name for name in names if name.startswith(text)]
+    found = [name for name in names if text and name.startswith(text)]
     found = found or [name for name in names if _called(parent / name) == text]
     if len(found) == 1:
         return parent / found[0]

@@ -33,6 +33,8 @@ class Canvas(Widget):
 
     app: PaintingApp
     _frame: list[Strip] | None = None
+    _base: Style | None = None
+    """The widget's own style. Textual works it out anew for each who asks, from all that the widget lies in."""
 
     def paint(self, size: Size) -> list[Strip]:
         """The lines of the widget; missing ones are blank."""
@@ -58,7 +60,14 @@ class Canvas(Widget):
 
     def part(self, name: str) -> Style:
         """The style of a part, over the widget's own; no name is the widget's own style."""
-        return self.rich_style + self.palette[name] if name else self.rich_style
+        return self.base + self.palette[name] if name else self.base
+
+    @property
+    def base(self) -> Style:
+        """The widget's own style."""
+        if self._base is None:
+            self._base = self.rich_style
+        return self._base
 
     @property
     def palette(self) -> dict[str, Style]:
@@ -66,17 +75,17 @@ class Canvas(Widget):
         return self.app.palette
 
     def _painted(self) -> list[Strip]:
-        size, base = self.content_size, self.rich_style
+        size, base = self.content_size, self.base
         strips = [strip.adjust_cell_length(size.width, base) for strip in self.paint(size)[: size.height]]
         return strips + [Strip.blank(size.width, base)] * (size.height - len(strips))
 
     def render_line(self, y: int) -> Strip:
         if self._frame is None or len(self._frame) != self.content_size.height:
             self._frame = self._painted()
-        return self._frame[y] if y < len(self._frame) else Strip.blank(self.content_size.width, self.rich_style)
+        return self._frame[y] if y < len(self._frame) else Strip.blank(self.content_size.width, self.base)
 
     def notify_style_update(self) -> None:
-        self._frame = None
+        self._frame = self._base = None
         super().notify_style_update()
 
     def _on_resize(self, event: events.Resize) -> None:

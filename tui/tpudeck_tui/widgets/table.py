@@ -269,7 +269,7 @@ class Table(Canvas, Generic[Row], can_focus=True):
         return strips
 
     def _paint_header(self, columns: Sequence[tuple[Column[Row], int]]) -> Strip:
-        segments = [Segment("  ", self.rich_style)]
+        segments = [Segment("  ", self.base)]
         for column, width in columns:
             here = column.key == self.sort_key and bool(column.sort)
             arrow = ("▼" if self.descending else "▲") if here else ""
@@ -281,7 +281,7 @@ class Table(Canvas, Generic[Row], can_focus=True):
         under = Style()
         if here:
             under = self.palette["cursor" if self.has_focus else "cursor-blurred"]
-        base = self.rich_style + under
+        base = self.base + under
         marked = self.identity(row) in self.marked
         pointer = "▌" if here else " "
         segments = [
@@ -298,7 +298,7 @@ class Table(Canvas, Generic[Row], can_focus=True):
     def _scrollbar(self, height: int) -> list[Segment]:
         """One cell per line, at the right edge; nothing where everything is in sight."""
         if len(self.rows) <= height:
-            return [Segment(" ", self.rich_style)] * height
+            return [Segment(" ", self.base)] * height
         length = max(1, height * height // len(self.rows))
         start = round(self._top / max(1, len(self.rows) - height) * (height - length))
         thumb, track = Segment("┃", self.part("muted")), Segment("│", self.part("faint"))
