@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from tpudeck.philox import Purpose, philox
 
-__all__ = ["batch_rows"]
+__all__ = ["batch_rows", "shards_ahead"]
 
 GROUP_SEQUENCES = 1 << 17
 """A group is closed when it holds at least so many sequences (64 MiB of 16-bit tokens at 256 tokens each)."""
@@ -45,6 +45,18 @@ def batch_rows(step: int, *, seed: int, global_batch: int, shard_sizes: Sequence
         if offset == total:
             epoch, offset = epoch + 1, 0
     return np.concatenate(parts)
+
+
+def shards_ahead(step: int, *, seed: int, global_batch: int, shard_sizes: Sequence[int]) -> list[int]:
+    """The shards from which the batches from this step on are taken: those of its group, then those of the next."""
+    sizes = tuple(shard_sizes)
+    epoch, offset = divmod(step * global_batch, sum(sizes))
+    plan = _plan(seed, epoch, sizes)
+    group = int(np.searchsorted(plan.starts, offset, side="right")) - 1
+    last = group + 1 == len(plan.shards)
+    following = _plan(seed, epoch + 1, sizes).shards[0] if last else plan.shards[group + 1]
+    firsts = [first for first, _ in (*plan.shards[group], *following)]
+    return list(dict.fromkeys(np.searchsorted(np.cumsum(sizes), firsts, side="right").tolist()))
 
 
 class _Epoch(NamedTuple):

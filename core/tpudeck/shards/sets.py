@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tokenize import TokenError
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ from tpudeck.errors import ArtefactError
 from tpudeck.shards.layouts import Ids, Layout, Published, layout_named
 from tpudeck.shards.ledger import LEDGER_FILE
 from tpudeck.shards.manifest import COUNTS_FILE, MANIFEST_FILE, Manifest
+from tpudeck.storage import is_bucket
 from tpudeck.tfrecord import FOOTER_BYTES, decode_int64s, masked_crc32c, read_records, scan_records
 
 __all__ = ["Sequences", "ShardSet", "open_set"]
@@ -33,6 +35,9 @@ _MOST_OPEN_FILES = 256
 """More than a group of `order` has with the thousand records per file that published shards have; well below the usual
 limit of 1,024 descriptors."""
 _CHUNK_SEQUENCES = 1024
+
+Mapped: TypeAlias = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
+"""The bytes of a file, and where its records begin and how long they are."""
 
 
 class Sequences:
@@ -46,6 +51,9 @@ class Sequences:
         self._layout = layout
         self._ends = np.cumsum(sizes, dtype=np.int64)
         self._open = functools.lru_cache(maxsize=_MOST_OPEN_FILES)(self._map)
+
+    def prepare(self, shards: Iterable[int]) -> None:
+        """Know which shards are taken from soon; those on this machine need no preparation."""
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
@@ -122,8 +130,10 @@ class Sequences:
             path, offset = self.locate(int(rows[0]))
             raise ArtefactError(f"{path} does not belong to this set: at offset {offset}, {error}") from error
 
-    def _map(self, shard: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-        path = self.files[shard]
+    def _map(self, shard: int) -> Mapped:
+        return self._mapped(self.files[shard], shard)
+
+    def _mapped(self, path: Path, shard: int) -> Mapped:
         try:
             octets = np.memmap(path, dtype=np.uint8, mode="r")
         except (OSError, ValueError) as error:
@@ -148,6 +158,11 @@ class ShardSet:
         """None for published shards that somebody else made."""
         self.layout = layout
         self._files = files
+
+    @property
+    def location(self) -> str:
+        """Where the set is: what opens it again."""
+        return str(self.folder.absolute())
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -183,7 +198,10 @@ class ShardSet:
             raise ArtefactError(f"{self.folder} has no {name} split, it has {', '.join(self.splits) or 'none'}")
         files = self._files[name]
         limit = self.vocab_size if self.manifest else 1 << 31
-        return Sequences([path for path, _ in files], [size for _, size in files], self.layout, limit)
+        return self._sequences([path for path, _ in files], [size for _, size in files], limit)
+
+    def _sequences(self, files: list[Path], sizes: list[int], vocab_size: int) -> Sequences:
+        return Sequences(files, sizes, self.layout, vocab_size)
 
     def require_tokenizer(self, hash_: str, folder: Path | str) -> None:
         """Raise :class:`ArtefactError` where the set was made with another tokenizer than this one."""
@@ -196,7 +214,14 @@ class ShardSet:
 
 
 def open_set(folder: Path | str) -> ShardSet:
-    """Open a shard set, checking that its files are there and have their sizes (``verify`` reads them whole)."""
+    """Open a shard set, checking that its files are there and have their sizes (``verify`` reads them whole).
+
+    The files of a set in a bucket are copied here when they are needed.
+    """
+    if is_bucket(folder):
+        from tpudeck.shards.staged import open_staged
+
+        return open_staged(str(folder))
     folder = Path(folder)
     manifest = Manifest.load(folder)
     if manifest is None:

@@ -22,8 +22,8 @@ from tpudeck.runs.events import Noticed, PhaseChanged
 from tpudeck.shards.build import SPLITS, build
 from tpudeck.shards.checked import check_once, remember
 from tpudeck.shards.manifest import FORMAT_VERSION, MANIFEST_FILE, PACKING_VERSION, Packing, SplitSummary
-from tpudeck.shards.sets import ShardSet
-from tpudeck.storage import read_json
+from tpudeck.shards.sets import ShardSet, open_set
+from tpudeck.storage import is_bucket, read_json
 from tpudeck.tokenizer import LoadedTokenizer, load
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ def build_shards(job: Job) -> dict[str, Any]:
     job.writer.event(PhaseChanged(phase="shards", promise_s=_PROMISE_S))
     tokenizer = _tokenizer(job.folder, request)
     packing = packing_of(experiment)
+    if experiment.shards.source:
+        return _existing(experiment.shards.source, tokenizer)
     identity = fingerprint(experiment.corpus)
     key = set_key(identity, tokenizer.hash, packing)
     folder = Path(request["out"]) if request.get("out") else job.home.shards / key
@@ -73,10 +75,19 @@ def build_shards(job: Job) -> dict[str, Any]:
     return result
 
 
+def _existing(source: str, tokenizer: LoadedTokenizer) -> dict[str, Any]:
+    """A set that was made before, wherever it is, as the result of this task."""
+    shards = open_set(source)
+    shards.require_tokenizer(tokenizer.hash, tokenizer.folder)
+    return describe(shards) | {"cached": True}
+
+
 def ready(experiment: Experiment, home: Home) -> Path | None:
     """The folder of an experiment's shard set, where it was made before."""
     from tpudeck.tokenizer.stage import ready as tokenizer_ready
 
+    if source := experiment.shards.source:
+        return None if is_bucket(source) else Path(source)
     tokenizer = tokenizer_ready(experiment, home)
     if tokenizer is None:
         return None
@@ -122,7 +133,7 @@ def describe(shards: ShardSet) -> dict[str, Any]:
     if manifest is None:
         raise ArtefactError(f"{shards.folder} has no manifest")
     return {
-        "folder": str(shards.folder.absolute()),
+        "folder": shards.location,
         "key": manifest.key,
         "hash": manifest.hash,
         "layout": manifest.packing.layout,

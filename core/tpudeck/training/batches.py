@@ -9,6 +9,7 @@ Shapes: K stacked steps, G rows in a global batch (A·R·B), S tokens, P predict
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tpudeck.masking import MaskedBatch, mask_batch
-from tpudeck.shards.order import batch_rows
+from tpudeck.shards.order import batch_rows, shards_ahead
 from tpudeck.training.step import Batch
 
 if TYPE_CHECKING:
@@ -48,11 +49,15 @@ class Batches:
         self._training = training
         self._validation = validation
         self._global_batch = global_batch
+        seed, sizes = experiment.train.seed, training.shard_sizes
+        self._rows = functools.partial(batch_rows, seed=seed, global_batch=global_batch, shard_sizes=sizes)
+        self._shards_ahead = functools.partial(shards_ahead, seed=seed, global_batch=global_batch, shard_sizes=sizes)
         self._microsteps = experiment.train.accumulation_steps
         self._replicas = replicas
 
     def training(self, first_step: int, count: int) -> Batch:
         """The batches of ``count`` steps, each part [K, A, R, B, …]."""
+        self._training.prepare(self._shards_ahead(first_step))
         parts = [self._masked(step) for step in range(first_step, first_step + count)]
         outer = (count, self._microsteps, self._replicas, -1)
         return Batch(*(np.stack(part).reshape(*outer, part[0].shape[-1]) for part in zip(*parts, strict=True)))
@@ -70,10 +75,7 @@ class Batches:
             yield Batch(*(part.reshape(self._replicas, -1, part.shape[-1]) for part in batch))
 
     def _masked(self, step: int) -> MaskedBatch:
-        rows = batch_rows(
-            step, seed=self._seed, global_batch=self._global_batch, shard_sizes=self._training.shard_sizes
-        )
-        return self._hide(self._training.take(rows), 0, step=step, policy="train")
+        return self._hide(self._training.take(self._rows(step)), 0, step=step, policy="train")
 
     def _hide(self, ids_GS: npt.NDArray[np.int32], first_row: int, *, step: int, policy: str) -> MaskedBatch:
         if self._causal:

@@ -11,7 +11,7 @@ import orjson
 from tpudeck import pretrained
 from tpudeck.errors import ArtefactError, Fault, InputError, PresetError
 from tpudeck.shards import ShardSet, open_set
-from tpudeck.storage import read_json
+from tpudeck.storage import is_bucket, read_json
 from tpudeck.tokenizer import LoadedTokenizer, load
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Inputs:
 def read_inputs(run: Path, experiment: Experiment) -> Inputs:
     """The tokenizer and shards that a run folder names; :class:`InputError` where they don't fit the experiment."""
     tokenizer = read_tokenizer(run)
-    shards = open_set(_folder(run, "shards"))
+    shards = open_set(_place(run, "shards"))
     shards.require_tokenizer(tokenizer.hash, tokenizer.folder)
     if shards.sequence_length != experiment.shards.sequence_length:
         raise ArtefactError(
@@ -59,7 +59,7 @@ def read_inputs(run: Path, experiment: Experiment) -> Inputs:
 
 def read_tokenizer(run: Path) -> LoadedTokenizer:
     """The tokenizer of a run; :class:`ArtefactError` where its file has changed since the run made or chose it."""
-    tokenizer = load(_folder(run, "tokenizer"))
+    tokenizer = load(_place(run, "tokenizer"))
     expected = _result(run, "tokenizer").get("hash")
     if expected not in (None, tokenizer.hash):
         raise ArtefactError(
@@ -69,9 +69,10 @@ def read_tokenizer(run: Path) -> LoadedTokenizer:
     return tokenizer
 
 
-def _folder(run: Path, task: str) -> Path:
+def _place(run: Path, task: str) -> Path | str:
     """Where an artefact is: relative folders are those of the run itself."""
-    return run / str(_result(run, task)["folder"])
+    folder = str(_result(run, task)["folder"])
+    return folder if is_bucket(folder) else run / folder
 
 
 def _result(run: Path, task: str) -> dict[str, Any]:
