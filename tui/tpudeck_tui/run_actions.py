@@ -35,6 +35,19 @@ class RunActions(ModelActions):
         shown("D,delete", "delete", "Delete (to the trash)", "run.delete", show=False),
     ]
 
+    def offers(self, action: str) -> bool:
+        """Only what is going on can be stopped, only what has ended resumed."""
+        runs = self.meant_runs()
+        match action:
+            case "stop":
+                return any(run.live for run in runs)
+            case "resume":
+                return any(not run.live and run.status != "finished" for run in runs)
+            case "ask":
+                return bool(runs)
+            case _:
+                return True
+
     def _each(self, runs: list[RunSummary], act: Callable[[Path], object], done: str) -> None:
         """Do something to each run; what fails is told, and the others go on."""
         count = 0

@@ -111,7 +111,7 @@ _Answer: TypeAlias = "tuple[str, float | None]"
 
 
 def _changes(history: list[tuple[int, list[_Answer]]]) -> list[tuple[int, list[_Answer], dict[str, float | None]]]:
-    """Each evaluation with the answers of the one before it, newest first; where none differs only the first is kept."""
+    """Each evaluation with the answers of the one before it, newest first; only the first of equal ones."""
     kept: list[tuple[int, list[_Answer], dict[str, float | None]]] = []
     before: dict[str, float | None] = {}
     for step, answers in history:
@@ -121,9 +121,7 @@ def _changes(history: list[tuple[int, list[_Answer]]]) -> list[tuple[int, list[_
     return kept[::-1]
 
 
-def _evaluation_of_sample(
-    step: int, answers: list[_Answer], before: dict[str, float | None], width: int
-) -> TextLine:
+def _evaluation_of_sample(step: int, answers: list[_Answer], before: dict[str, float | None], width: int) -> TextLine:
     """One evaluation: a token that was no answer before is new; one that gained or lost much is marked so."""
     line: TextLine = [(f"  {step:>9,}  ", "muted")]
     room = width - 13

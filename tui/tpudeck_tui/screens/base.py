@@ -73,6 +73,10 @@ class DeckScreen(Screen[None]):
         """The runs this screen wants to be shown in full while it is visible."""
         return ()
 
+    def offers(self, action: str) -> bool:
+        """Whether an action leads somewhere now; the key bar leaves out those that don't, their keys say why."""
+        return True
+
     def on_screen_resume(self) -> None:
         self.refresh_bars()
         self.app.follow(self.followed())

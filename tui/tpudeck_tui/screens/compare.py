@@ -131,9 +131,9 @@ class CompareScreen(ChartScreen):
     def _head_lines(self, width: int) -> list[TextLine]:
         if not self._folders:
             return [[("No runs yet: nothing to compare. 2 has the presets to begin with.", "muted")]]
-        asked = "marked" if self.app.compared else "newest"
+        count, asked = len(self._folders), "marked" if self.app.compared else "newest"
+        line: TextLine = [(f"{count} {asked} runs" if count > 1 else f"the {asked} run", "bright")]
         more = len(self.app.compared) - MOST_RUNS
-        line: TextLine = [(f"{len(self._folders)} {asked} runs", "bright")]
         line.append((f", {more} more left out" if more > 0 else "", "warning"))
         line.append(("  space marks others in Runs, c brings them here", "muted"))
         return [line]

@@ -107,6 +107,7 @@ class LiveScreen(RunActions, ChartScreen):
         if folder == self.folder:
             self._seen = seen
             self._paint()
+            self.refresh_bars()
 
     def show_vanished(self, folder: Path, reason: str) -> None:
         if folder == self.folder:

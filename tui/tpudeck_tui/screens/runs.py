@@ -192,6 +192,10 @@ class RunsScreen(RunActions, DeckScreen):
         if (run := self._table.current) is not None:
             self.app.open_run(Path(run.path))
 
+    @on(Table.Moved, "#runs")
+    def _moved(self) -> None:
+        self.refresh_bars()
+
     def action_compare(self) -> None:
         runs = self._table.marked_rows()
         if len(runs) < 2:

@@ -62,13 +62,14 @@ class TopBar(_Bar):
 
 
 class KeyBar(_Bar):
-    """The keys of this screen and of what has the focus, as many as fit; `?` has them all."""
+    """The keys of this screen that lead somewhere now, then those of what has the focus; `?` has them all."""
 
     def texts(self, width: int) -> list[tuple[str, str, str]]:
         keys: dict[str, tuple[str, str, str]] = {}
-        for active in self.screen.active_bindings.values():
+        screen = self.screen
+        for active in sorted(screen.active_bindings.values(), key=lambda active: active.node is not screen):
             binding = active.binding
-            if binding.show and active.enabled and binding.action not in keys:
+            if binding.show and active.enabled and binding.action not in keys and self._offered(binding.action):
                 keys[binding.action] = (self.app.get_key_display(binding), binding.description, binding.key)
         found: list[tuple[str, str, str]] = []
         room = width - len(" ? Keys ")
@@ -80,3 +81,7 @@ class KeyBar(_Bar):
             click = f"app.simulate_key('{key}')"
             found += [(f" {shown}", "key", click), (text, "muted", click)]
         return [*found, (" " * room, "", ""), (" ?", "key", "app.help"), (" Keys ", "muted", "app.help")]
+
+    def _offered(self, action: str) -> bool:
+        offers = getattr(self.screen, "offers", None)
+        return offers is None or bool(offers(action))
