@@ -28,6 +28,7 @@ from tpudeck.config import Home
 from tpudeck.errors import InputError, RetryLaterError
 from tpudeck.runs import locks
 from tpudeck.runs.events import FORMAT_VERSION
+from tpudeck.runs.meta import checked_tags
 from tpudeck.runs.processes import ProcessIdentity, host_name
 from tpudeck.runs.summary import RunFiles
 from tpudeck.storage import is_bucket, read_json, write_atomic, write_json
@@ -112,6 +113,7 @@ def create(
     _check_sources(experiment)
     refuse_what_cannot_start(experiment)
     name = check_name(experiment.name if name is None else name)
+    tags = checked_tags(tags)
     now = time.time()
     run_id = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{name}-{secrets.token_hex(2)}"
     about: dict[str, Any] = {
@@ -129,7 +131,7 @@ def create(
             about["forked_from"] = {"run": forked_from.run, "step": forked_from.step}
             forked_from.hand_over(aside)
         write_json(aside / "run.json", about | _circumstances(experiment, argv))
-        write_json(aside / "meta.json", {"name": name, "tags": list(tags), "priority": priority})
+        write_json(aside / "meta.json", {"name": name, "tags": tags, "priority": priority})
         write_options(aside, options or Options())
         write_atomic(aside / "experiment.toml", to_toml(_with_absolute_paths(experiment)).encode())
         return aside.rename(home.runs / run_id)

@@ -77,6 +77,10 @@ def test_a_length_and_a_batch_size_are_all_that_must_be_said() -> None:
         (with_(tokenizer={"kind": "byte_bpe", "vocab_size": 200}), "tokenizer.vocab_size", "must be at least 261"),
         (with_(samples={"texts": ["no mask"]}), "samples.texts.0", "needs a <mask>"),
         (with_(samples={"texts": [3]}), "samples.texts.0", "must be text"),
+        (with_(corpus={"source": ""}), "corpus.source", "must not be empty"),
+        (with_(corpus={"source": "b\udcffd"}), "corpus.source", "must be Unicode text"),
+        (with_(corpus={"column": "b\udcffd"}), "corpus.column", "must be Unicode text"),
+        (with_(samples={"texts": ["<mask> \udcff"]}), "samples.texts", "must be Unicode text"),
         (VALID | {"name": "../x"}, "name", "must be letters, digits, dot, dash"),
     ],
 )  # fmt: skip

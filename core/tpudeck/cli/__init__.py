@@ -23,6 +23,7 @@ def main() -> NoReturn:
     if not words and not completing:
         _open_console([])
     try:
+        _refuse_bytes(words)
         if words[:1] == ["runs"] and not completing:
             # Scripts poll these: the other commands would cost them a sixth more.
             from tpudeck.cli.runs import app
@@ -48,6 +49,17 @@ def main() -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what could not be written cannot be flushed
         sys.exit(told.exit_code)
     sys.exit(0)
+
+
+def _refuse_bytes(words: list[str]) -> None:
+    """Raise for an argument that is not UTF-8: it could be neither written down nor shown."""
+    from tpudeck.errors import InputError
+
+    for word in words:
+        if any("\ud800" <= mark <= "\udfff" for mark in word):
+            raise InputError(
+                f"arguments must be UTF-8, got {word!r}", hint="a file whose name has other bytes: rename it"
+            )
 
 
 def _reopen_closed_streams() -> None:

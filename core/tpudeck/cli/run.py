@@ -30,7 +30,9 @@ NOTIFY = typer.Option(
     help="Who to tell of trouble and of the end: a name in config.toml, a command, a URL.",
 )
 TENSORBOARD = typer.Option(False, "--tensorboard", help="Also write TensorBoard event files into the run folder.")
-PRIORITY = typer.Option(0, "--priority", help="Place in the queue where the device is busy: higher goes first.")
+PRIORITY = typer.Option(
+    0, "--priority", min=-(2**31), max=2**31, help="Place in the queue where the device is busy: higher goes first."
+)
 MIRROR = typer.Option(
     "", "--mirror", metavar="STORE", help="Keep a copy below gs://…, at STORE/runs/ID; tpudeck runs follow watches it."
 )

@@ -89,7 +89,7 @@ def fork(
 
 
 def priority(
-    run: str = RUN, value: int = typer.Argument(..., metavar="NUMBER", help="Higher goes first; 0 is usual.")
+    run: str = RUN, value: int = typer.Argument(..., min=-(2**31), max=2**31, metavar="NUMBER", help="Higher goes first; 0 is usual.")
 ) -> None:
     """Change the place of a waiting run in its queue."""
     from tpudeck.runs.meta import change_meta

@@ -24,11 +24,11 @@ def tag(
     remove: list[str] = REMOVE_TAGS,
 ) -> None:
     """Add tags to a run, or take them away."""
-    from tpudeck.runs.meta import change_meta, read_meta
+    from tpudeck.runs.meta import change_meta, checked_tags, read_meta
 
     folder = find(run)
-    tags = [*read_meta(folder).get("tags", ()), *(add or ())]
-    change_meta(folder, tags=[tag for tag in dict.fromkeys(tags) if tag not in remove])
+    tags = checked_tags([*read_meta(folder).get("tags", ()), *(add or ())])
+    change_meta(folder, tags=[tag for tag in tags if tag not in remove])
     emit_table(("tag",), [(tag,) for tag in read_meta(folder)["tags"]])
 
 

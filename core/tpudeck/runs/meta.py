@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,15 @@ from tpudeck.errors import InputError, RetryLaterError
 from tpudeck.runs import locks
 from tpudeck.storage import read_json, write_json
 
-__all__ = ["change_meta", "move_to_trash", "read_meta", "restore"]
+__all__ = ["change_meta", "checked_tags", "move_to_trash", "read_meta", "restore"]
+
+
+def checked_tags(tags: Sequence[str]) -> list[str]:
+    """Each tag once; raises where one is no single word."""
+    for tag in tags:
+        if not tag or re.search(r"[\s,]", tag):
+            raise InputError(f"a tag is a word, without white space and commas, got {tag!r}")
+    return list(dict.fromkeys(tags))
 
 
 def read_meta(folder: Path) -> dict[str, Any]:
