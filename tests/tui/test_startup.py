@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+
+from tpudeck_tui.app import Deck
+from tui.views import until
 
 CODE = """
 import asyncio, sys
@@ -24,3 +28,15 @@ def test_the_list_of_runs_is_on_the_screen_before_anything_heavy_is_imported() -
     loaded = set(done.stdout.rpartition("MODULES")[2].split())
     assert "textual" in loaded
     assert not loaded & {"numpy", "pydantic", "psutil", "tokenizers", "tensorflow", "transformers", "google", "pyarrow"}
+
+
+async def test_garbage_is_collected_from_the_first_frame_on(deck: Deck) -> None:
+    gc.disable()
+    try:
+        async with deck.run_test(size=(80, 24)) as pilot:
+            await until(pilot, "No runs yet.")
+            await pilot.pause()
+            assert gc.isenabled()
+    finally:
+        gc.enable()
+        gc.unfreeze()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import select
 import signal
@@ -74,6 +75,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"tpudeck: {error.show()}", file=sys.stderr)
         return error.exit_code
     os.environ["TPUDECK_HOME"] = str(home.root)
+    gc.disable()  # until the first frame nothing is garbage, and looking for it takes a tenth of the start
     from tpudeck_tui.app import Deck
 
     deck = Deck(

@@ -6,6 +6,7 @@ neither numpy (85 ms) nor pydantic (65 ms).
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -44,6 +45,12 @@ _SCREENS = {
     "compare": ("tpudeck_tui.screens.compare", "CompareScreen"),
     "system": ("tpudeck_tui.screens.system", "SystemScreen"),
 }
+
+
+def _collect_garbage_from_now_on() -> None:
+    """What was made for the first frame stays, and is never searched for garbage again."""
+    gc.freeze()
+    gc.enable()
 
 
 def _screen(module: str, name: str) -> Screen[Any]:
