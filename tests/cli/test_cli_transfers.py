@@ -6,8 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,6 @@ from typer.testing import CliRunner
 
 from fakes import runs as fake_runs
 from gcsfaults import ObjectStore
-from hubserver import HubServer
 from tpudeck.cli.app import app
 from tpudeck.cli.tokenizer import find_tokenizer
 from tpudeck.config import Home
@@ -153,28 +150,6 @@ def test_what_is_no_run_is_not_pulled_as_one(object_store: ObjectStore, home: Ho
     with pytest.raises(ArtefactError, match="there is no run at gs://bucket/runs/thing"):
         run("runs", "pull", "gs://bucket/runs/thing")
     assert not home.runs.exists()
-
-
-def test_a_tokenizer_goes_through_the_hub(tmp_path: Path, tokenizer: Path, home: Home) -> None:
-    """In child processes: the Hub's library reads where the Hub is when it is imported."""
-    elsewhere = tmp_path / "elsewhere"
-    with HubServer(tmp_path / "hub") as hub:
-        environ = dict(os.environ) | hub.environ(tmp_path / "cache") | {"HF_TOKEN": hub.token}
-
-        def tpudeck(*arguments: str, at: Path) -> subprocess.CompletedProcess[str]:
-            command = [sys.executable, "-c", "from tpudeck.cli import main; main()", *arguments]
-            return subprocess.run(
-                command, env=environ | {"TPUDECK_HOME": str(at)}, capture_output=True, text=True, check=False
-            )
-
-        pushed = tpudeck("tokenizer", "push", str(tokenizer), "hub:org/tokens", at=home.root)
-        assert pushed.returncode == 0, pushed.stderr
-        assert (tmp_path / "hub" / "models" / "org" / "tokens" / ".private").exists()
-        pulled = tpudeck("tokenizer", "pull", "hub:org/tokens", at=elsewhere)
-        assert pulled.returncode == 0, pulled.stderr
-    there = Home(elsewhere).tokenizers / KEY
-    assert sorted(path.name for path in there.iterdir()) == ["manifest.json", "tokenizer.json"]
-    assert (there / "tokenizer.json").read_bytes() == (tokenizer / "tokenizer.json").read_bytes()
 
 
 def test_the_runs_of_a_store_are_listed_and_shown_read_only(
