@@ -9,7 +9,7 @@ A *task* is a name and the module that does it; ``python -m MODULE TASK FOLDER``
 * ``events.jsonl``      what happened,
 * ``results/TASK.json`` ``{"ok": true, "result": …}`` or ``{"ok": false, "error": …, "exit_code": …}``, written last,
 * ``stage.lock``        held by the child for as long as it lives,
-* ``requests/``         files a front end leaves: ``stop.json``, ``checkpoint.json``.
+* ``requests/``         files a front end leaves: ``stop.json``, ``checkpoint.json``, ``profile.json``.
 
 A child is asked to stop by ``requests/stop.json``, by SIGTERM or SIGINT, or by the end of its standard input where that
 is its parent's control pipe; it then keeps what it has, and exits with 130.
@@ -58,6 +58,7 @@ TASKS: dict[str, str] = {
     "export": "tpudeck.training",
     "fill-mask": "tpudeck.training",
     "generate": "tpudeck.training",
+    "profile": "tpudeck.training",
     "preflight": "tpudeck.preflight",
     "lower": "tpudeck.preflight",
     "compile": "tpudeck.preflight",

@@ -43,10 +43,12 @@ __all__ = [
     "create",
     "read_options",
     "request_checkpoint",
+    "request_profile",
     "request_stop",
     "resume",
     "start",
     "stop_now_requested",
+    "withdraw_profile",
     "write_options",
 ]
 
@@ -376,6 +378,16 @@ def _kill_orphan(folder: Path) -> None:
 def request_checkpoint(folder: Path) -> None:
     """Ask a run to save a checkpoint at its next step and go on."""
     _request(folder, "checkpoint")
+
+
+def request_profile(folder: Path, *, steps: int) -> None:
+    """Ask a run to profile its next steps and go on."""
+    _request(folder, "profile", steps=steps)
+
+
+def withdraw_profile(folder: Path) -> None:
+    """Take the question back where nobody waits for the answer any more."""
+    (folder / "requests" / "profile.json").unlink(missing_ok=True)
 
 
 def _request(folder: Path, what: str, **more: Any) -> None:

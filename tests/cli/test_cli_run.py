@@ -307,6 +307,19 @@ def test_delete_moves_to_the_trash_and_refuses_what_is_running(home: Home) -> No
     assert (home.trash / run / "metrics.jsonl").exists()
 
 
+def test_a_run_that_is_not_running_cannot_be_profiled(home: Home) -> None:
+    done = tpudeck("runs", "profile", runs.make(home).name)
+    assert done.returncode == 2 and "is not running here" in done.stderr
+
+
+def test_a_profile_that_never_comes_is_not_waited_for_beyond_the_run(home: Home) -> None:
+    folder = runs.begin(home, steps=50, step_s=0.02)
+    runs.at_step(folder, 1)
+    done = tpudeck("runs", "profile", folder.name)
+    assert done.returncode == 1 and "ended before it could be profiled" in done.stderr
+    assert not list((folder / "requests").iterdir())
+
+
 def test_what_was_deleted_can_be_restored(home: Home) -> None:
     folder = runs.make(home)
     (folder / "note").write_text("mine")

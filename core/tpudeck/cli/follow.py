@@ -18,6 +18,7 @@ from tpudeck.runs.events import (
     Evaluated,
     Event,
     Noticed,
+    Profiled,
     StageFinished,
     StageStarted,
     StatusChanged,
@@ -107,6 +108,8 @@ def describe(event: Event) -> str:
             )
         case CheckpointSaved():
             return f"checkpoint at step {event.step:,} ({format_bytes(event.size_bytes)})"
+        case Profiled():
+            return f"profiled {event.steps:,} steps from step {event.first_step:,}: {event.error or event.path}"
         case CheckpointRejected():
             return f"checkpoint at step {event.step:,} is not used: {event.reason}"
         case AlertRaised(alert=alert) if alert not in ENDED:  # how it ended is said at the end

@@ -7,6 +7,7 @@ import sys
 import typer
 
 from tpudeck.cli.output import narrate
+from tpudeck.cli.profile import profile
 from tpudeck.cli.which import RUN, RUNS, find
 
 DETACH = typer.Option(False, "--detach", "-d", help="Start it and return.")
@@ -17,7 +18,7 @@ SET = typer.Option([], "--set", metavar="KEY=VALUE", help="Change a value, e.g. 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module to ``tpudeck runs``."""
-    for command in (stop, checkpoint, resume, fork, priority):
+    for command in (stop, checkpoint, profile, resume, fork, priority):
         app.command()(command)
 
 
@@ -89,7 +90,8 @@ def fork(
 
 
 def priority(
-    run: str = RUN, value: int = typer.Argument(..., min=-(2**31), max=2**31, metavar="NUMBER", help="Higher goes first; 0 is usual.")
+    run: str = RUN,
+    value: int = typer.Argument(..., min=-(2**31), max=2**31, metavar="NUMBER", help="Higher goes first; 0 is usual."),
 ) -> None:
     """Change the place of a waiting run in its queue."""
     from tpudeck.runs.meta import change_meta

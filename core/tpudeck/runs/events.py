@@ -27,6 +27,7 @@ __all__ = [
     "EventLine",
     "Noticed",
     "PhaseChanged",
+    "Profiled",
     "RunLaunched",
     "SamplesFilled",
     "StageExited",
@@ -140,6 +141,18 @@ class SamplesFilled:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Profiled:
+    """Steps were recorded by TensorFlow's profiler, or could not be."""
+
+    kind: ClassVar[str] = "profiled"
+    first_step: int
+    steps: int
+    path: str
+    """Relative to the run folder."""
+    error: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class AlertRaised:
     kind: ClassVar[str] = "alert_raised"
     alert: str
@@ -199,6 +212,7 @@ Event: TypeAlias = (
     | CheckpointSaved
     | CheckpointRejected
     | SamplesFilled
+    | Profiled
     | AlertRaised
     | RunLaunched
     | StatusChanged
@@ -218,6 +232,7 @@ EVENTS: dict[str, type[Event]] = {
         CheckpointSaved,
         CheckpointRejected,
         SamplesFilled,
+        Profiled,
         AlertRaised,
         RunLaunched,
         StatusChanged,

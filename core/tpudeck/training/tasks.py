@@ -68,6 +68,14 @@ def generate(job: Job) -> dict[str, Any]:
     return {"step": loaded.step, "samples": samples}
 
 
+def profile(job: Job) -> dict[str, Any]:
+    """Read what the profiler wrote into the request's ``folder``."""
+    os.environ["TPU_LOAD_LIBRARY"] = "0"
+    from tpudeck.training.trace import where_time_went
+
+    return where_time_went(Path(job.request()["folder"]))
+
+
 @dataclass(frozen=True)
 class _Loaded:
     model: LanguageModel
@@ -101,4 +109,5 @@ TASKS: dict[str, Callable[[Job], Mapping[str, Any]]] = {
     "export": export,
     "fill-mask": fill_mask,
     "generate": generate,
+    "profile": profile,
 }

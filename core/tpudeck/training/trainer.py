@@ -49,6 +49,7 @@ from tpudeck.training.initial import start_from
 from tpudeck.training.learning_rate import learning_rate
 from tpudeck.training.meter import Meter
 from tpudeck.training.pace import Pace
+from tpudeck.training.profiling import Call, Profiler
 from tpudeck.training.setup import Training, open_batches, read_or_make_plan, set_up
 from tpudeck.training.strategy import connect
 
@@ -115,6 +116,7 @@ class Trainer:
         self._phase_now = ""
         self._compilations = {"training": 0, "evaluation": 0}
         self._noticed: set[str] = set()
+        self._profiler = Profiler(job)
         self._step = 0
         self._best = _Best()
         self._scores: dict[int, Score] = {}
@@ -196,17 +198,21 @@ class Trainer:
         ahead = Ahead(self._training.batches)
         self._begin_training()
         try:
-            count = self._pace.steps_from(self._step)
+            count = self._steps_from(self._step)
             while self._step < self._schedule.total_steps:
-                self._call(ahead, count, after := self._pace.steps_from(self._step + count))
+                self._call(ahead, count, after := self._steps_from(self._step + count))
                 self._between_calls()
-                count = after
+                count = min(after, self._profiler.steps_left(self._step))
             self._meter.finish(self._step)
         finally:
             ahead.close()
+            self._profiler.end()
+
+    def _steps_from(self, step: int) -> int:
+        return min(self._pace.steps_from(step), self._profiler.steps_left(step))
 
     def _call(self, ahead: Ahead, count: int, after: int) -> None:
-        first, start = self._step, time.perf_counter()
+        first, start, start_ns = self._step, time.perf_counter(), time.time_ns()
         batches = ahead.take(first, count)
         wait_s = time.perf_counter() - start
         ahead.prepare(first + count, after)
@@ -217,6 +223,7 @@ class Trainer:
         if waited_for:
             self._pace.took(waited_for, time.perf_counter() - start)
         self._progress()
+        self._profiler.add(Call(start_ns, time.time_ns(), steps=count, input_wait_ns=round(wait_s * 1e9)))
 
     def _learning_rates(self, first: int, count: int) -> npt.NDArray[np.float32]:
         train, schedule = self._experiment.train, self._schedule
@@ -235,10 +242,14 @@ class Trainer:
     # ---- between calls
 
     def _between_calls(self) -> None:
+        if self._profiler.complete:
+            self._meter.flush()
+            self._profiler.end()
         self._take_stock()
         self._begin_training()
         if self._step < self._schedule.total_steps:
             self._stop_if_asked()
+            self._profiler.begin_if_asked(self._step, last_step=self._schedule.total_steps)
 
     def _take_stock(self, *, at_end: bool = False) -> None:
         """Evaluate, keep and show what is due; what could go wrong without harm comes after what must not be lost."""
