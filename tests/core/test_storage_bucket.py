@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,20 @@ class TestListing:
         assert pages_for_the_first == 1
         assert 1 + sum(1 for _ in found) == 10_000
         assert object_store.count(lambda request: request.path.endswith("/o")) == 10
+
+    def test_a_long_listing_takes_the_memory_of_a_page(self, object_store: ObjectStore) -> None:
+        object_store.copy_object("bucket", "a/sub/two.txt", [f"{index:05d}" for index in range(9_999)])
+        found = storage.list_files("gs://bucket/a/sub/")
+        tracemalloc.start()
+        try:
+            peaks = []
+            for objects in (2_000, 8_000):
+                tracemalloc.reset_peak()
+                assert sum(1 for _ in itertools.islice(found, objects)) == objects
+                peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+        assert peaks[1] < 1.5 * peaks[0]
 
 
 class TestUploading:
