@@ -298,6 +298,21 @@ def test_a_gpu_with_a_device_file_is_refused_nothing_unless_it_is_hidden(here: S
         refuse_what_cannot_work(experiment(kind="gpu"), replace(here, environ={"CUDA_VISIBLE_DEVICES": "-1"}))
 
 
+def test_a_model_whose_state_alone_is_more_than_the_memory_is_refused(here: Surroundings) -> None:
+    def shaped(kind: str, layers: int) -> Experiment:
+        model = {"layers": layers, "width": 4096, "heads": 32}
+        data = {"model": model, "train": {"steps": 1, "replica_batch_size": 1}, "device": {"kind": kind}}
+        return experiment_from(data)
+
+    refuse_what_cannot_work(shaped("cpu", 4), here)
+    with pytest.raises(InputError, match=r"and this machine has 15\.6 GiB"):
+        refuse_what_cannot_work(shaped("cpu", 6), here)
+    vm = with_chips(replace(here, versions=TPU))
+    refuse_what_cannot_work(shaped("tpu", 4), vm)
+    with pytest.raises(InputError, match=r"each device of a v5e has 16\.0 GiB"):
+        refuse_what_cannot_work(shaped("tpu", 6), vm)
+
+
 def test_without_tensorflow_nothing_is_started(here: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "tf_keras" else object())
     with pytest.raises(InputError, match="training needs tf-keras, which is not installed"):

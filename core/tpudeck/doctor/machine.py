@@ -22,6 +22,7 @@ __all__ = [
     "check_logind",
     "check_memory",
     "check_metadata",
+    "memory_bytes",
 ]
 
 _GIB = 1024**3
@@ -141,13 +142,19 @@ def _file_system(here: Surroundings, folder: Path) -> str:
     return max(holding, key=lambda mount: len(mount[0]), default=("", ""))[1]
 
 
-def check_memory(here: Surroundings) -> Iterator[Finding]:
-    """Memory of the machine, or of the container it is."""
+def memory_bytes(here: Surroundings) -> tuple[int, bool]:
+    """What may be used, zero where nobody says; and whether a container limits it."""
     stated = re.search(r"MemTotal:\s+(\d+) kB", here.read("proc/meminfo"))
     total = int(stated[1]) * 1024 if stated else 0
     limit = here.read("sys/fs/cgroup/memory.max").strip()
-    if limit.isdecimal() and 0 < int(limit) < total:
-        total = int(limit)
+    contained = limit.isdecimal() and 0 < int(limit) < total
+    return (int(limit) if contained else total), contained
+
+
+def check_memory(here: Surroundings) -> Iterator[Finding]:
+    """Memory of the machine, or of the container it is."""
+    total, contained = memory_bytes(here)
+    if contained:
         yield Finding("memory", "note", f"this container may use {format_bytes(total)}")
     if total:
         low = total < 2 * _GIB

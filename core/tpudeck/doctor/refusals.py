@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 
 from tpudeck.devices.inventory import Holder
 from tpudeck.doctor.environment import package_faults
+from tpudeck.doctor.machine import memory_bytes
 from tpudeck.doctor.surroundings import Surroundings
 from tpudeck.errors import InputError, RetryLaterError
+from tpudeck.plan.size import layer_parameter_count
+from tpudeck.units import format_bytes
 
 if TYPE_CHECKING:
     from tpudeck.presets import Experiment
@@ -41,15 +44,18 @@ def refuse_what_cannot_work(experiment: Experiment, here: Surroundings | None = 
     if experiment.device.kind == "gpu":
         _refuse_without_gpu(surroundings)
     if not _wants_tpu(experiment, surroundings):
+        if experiment.device.kind == "cpu" or not _has_gpu(surroundings):
+            _refuse_too_large(experiment, memory_bytes(surroundings)[0], "this machine has")
         return
     for fault in package_faults(surroundings.versions):
         raise InputError(fault.message, hint=fault.fix)
     _refuse_elsewhere(experiment, surroundings)
     _refuse_without_tpu(experiment, surroundings)
     _refuse_several_hosts(experiment)
-    for found in surroundings.chips():
-        if found.chip is not None and not found.chip.tensorflow:
-            raise InputError(f"TensorFlow does not run on {found.chip.name}", hint="use a v2 to v6e")
+    for chip in {found.chip for found in surroundings.chips() if found.chip is not None}:
+        if not chip.tensorflow:
+            raise InputError(f"TensorFlow does not run on {chip.name}", hint="use a v2 to v6e")
+        _refuse_too_large(experiment, chip.hbm_bytes_per_device, f"each device of a {chip.name} has")
 
 
 def refuse_while_held(experiment: Experiment, here: Surroundings | None = None) -> None:
@@ -105,17 +111,33 @@ def _refuse_without_tpu(experiment: Experiment, here: Surroundings) -> None:
     )
 
 
+def _refuse_too_large(experiment: Experiment, memory: int, who_has: str) -> None:
+    """Where the layers' weights, gradients and moments alone are more than there is (0: not known)."""
+    needed = 4 * 4 * layer_parameter_count(experiment)
+    if 0 < memory < needed:
+        raise InputError(
+            f"the layers need {format_bytes(needed)} for weights, gradients and moments, and {who_has} "
+            f"{format_bytes(memory)}",
+            hint="take fewer model.layers, or a smaller model.width",
+        )
+
+
 def _refuse_without_gpu(here: Surroundings) -> None:
-    """Where nothing speaks for a GPU; a system without ``/proc`` is not judged."""
+    """Where nothing speaks for a GPU."""
     hidden = here.environ.get("CUDA_VISIBLE_DEVICES")
     if hidden in {"", "-1"}:
         raise InputError(f"CUDA_VISIBLE_DEVICES={hidden} hides every GPU, got device.kind = gpu", hint="unset it")
-    devices = ("nvidia[0-9]*", "dxg", "kfd")  # NVIDIA's, Windows' for its Linux, AMD's
-    if (here.root / "proc").is_dir() and not any(any((here.root / "dev").glob(name)) for name in devices):
+    if not _has_gpu(here):
         raise InputError(
             "this machine has no GPU, got device.kind = gpu",
             hint="set device.kind to auto or cpu; where there is one, install its driver",
         )
+
+
+def _has_gpu(here: Surroundings) -> bool:
+    """Whether there is a device file of one; a system without ``/proc`` is given the benefit of the doubt."""
+    files = ("nvidia[0-9]*", "dxg", "kfd")  # NVIDIA's, Windows' for its Linux, AMD's
+    return not (here.root / "proc").is_dir() or any(any((here.root / "dev").glob(name)) for name in files)
 
 
 def _refuse_elsewhere(experiment: Experiment, here: Surroundings) -> None:
