@@ -34,9 +34,7 @@ async def test_garbage_is_collected_from_the_first_frame_on(deck: Deck) -> None:
     gc.disable()
     try:
         async with deck.run_test(size=(80, 24)) as pilot:
-            await until(pilot, "No runs yet.")
-            await pilot.pause()
-            assert gc.isenabled()
+            await until(pilot, lambda _: gc.isenabled())
     finally:
         gc.enable()
         gc.unfreeze()

@@ -119,6 +119,8 @@ class Deck(Looks):
         self.runs = message.runs
         self._deliver(lambda screen: screen.show_runs(self.runs))
         self._on_screens(DeckScreen.refresh_bars)
+        if not gc.isenabled():
+            self.call_after_refresh(_collect_garbage_from_now_on)
 
     def on_run_read(self, message: RunRead) -> None:
         self._deliver(lambda screen: screen.show_run(message.folder, message.seen))
