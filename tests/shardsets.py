@@ -90,6 +90,7 @@ def build_set(
     key: str = "key",
     reporter: Reporter | None = None,
     opened: Callable[[str], None] = lambda split: None,
+    processes: int | None = None,
     **packing_changes: Any,
 ) -> ShardSet:
     """Build a set from lists of documents."""
@@ -107,6 +108,7 @@ def build_set(
         corpus_fingerprint="fingerprint",
         versions={"tpudeck": "1"},
         reporter=reporter or Reporter(),
+        processes=processes,
     )
 
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from shardsets import Reporter, contents, some_documents, tokenizer
@@ -121,24 +122,29 @@ def test_the_bytes_do_not_depend_on_the_number_of_threads(text: Path, words: Pat
     assert contents(tmp_path / "out-1") == contents(tmp_path / "out-2") == contents(tmp_path / "out-5")
 
 
+@pytest.mark.slow
 @pytest.mark.faults
-def test_a_killed_build_goes_on_to_the_same_bytes(tmp_path: Path, words: Path) -> None:
+def test_a_killed_build_goes_on_to_the_same_bytes_and_its_helpers_end_with_it(tmp_path: Path, words: Path) -> None:
     text = tmp_path / "long.txt"
-    text.write_text("\n".join(some_documents(40_000)))
-    whole = job_folder(tmp_path, "whole", experiment(text), tokenizer=str(words), out=str(tmp_path / "out-whole"))
+    text.write_text("\n".join(some_documents(100_000)))  # long enough for several processes
+    settings = experiment(text, shard_sequences=500)
+    whole = job_folder(tmp_path, "whole", settings, tokenizer=str(words), out=str(tmp_path / "out-whole"))
     jobs.start("shards", whole).result()
+    shards_in_all = len(list((tmp_path / "out-whole").glob("train/*.tfrecord")))
     out = tmp_path / "out"
-    killed = job_folder(tmp_path, "killed", experiment(text), tokenizer=str(words), out=str(out))
+    killed = job_folder(tmp_path, "killed", settings, tokenizer=str(words), out=str(out))
     kills = 0
-    for shards in (2, 40, 150):
+    for share in (0.01, 0.4, 0.7, 0.8):
         job = jobs.start("shards", killed)
-        while job.running() and len(list(out.glob("train/*.tfrecord"))) < shards:
+        while job.running() and len(list(out.glob("train/*.tfrecord"))) < share * shards_in_all:
             time.sleep(0.001)
+        helpers = psutil.Process(job.process.pid).children(recursive=True)
         if job.running():
             os.kill(job.process.pid, signal.SIGKILL)
             kills += 1
         job.process.wait()
-    assert kills >= 2
+        assert not psutil.wait_procs(helpers, timeout=30)[1]
+    assert kills >= 3
     jobs.start("shards", killed).result()
     assert contents(out) == contents(tmp_path / "out-whole")
 

@@ -21,7 +21,7 @@ from tpudeck.inspection.estimates import wilson
 from tpudeck.inspection.findings import Finding, percent
 from tpudeck.inspection.hashes import Distinct, Hashes, text_hashes
 from tpudeck.inspection.near import NearCopies, Sketches, SketchIndex, sketch
-from tpudeck.inspection.parallel import in_order
+from tpudeck.parallel import in_order
 from tpudeck.shards.manifest import LENGTH_EDGES
 
 __all__ = ["inspect_corpus", "sampled"]

@@ -21,8 +21,8 @@ import numpy.typing as npt
 from tpudeck.inspection.curves import coverage_curve, zipf_curve
 from tpudeck.inspection.estimates import Ratio
 from tpudeck.inspection.hashes import Distinct, Hashes, mixed, row_hashes
-from tpudeck.inspection.parallel import in_order
 from tpudeck.inspection.shard_findings import findings
+from tpudeck.parallel import in_order
 from tpudeck.shards import Sequences, ShardSet, open_set
 from tpudeck.shards.manifest import LENGTH_EDGES, SplitSummary
 

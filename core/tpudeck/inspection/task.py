@@ -19,9 +19,9 @@ from tpudeck.config import Home
 from tpudeck.corpus import fingerprint, open_corpus
 from tpudeck.corpus.files import find_files
 from tpudeck.inspection.corpora import inspect_corpus
-from tpudeck.inspection.parallel import workers_for
 from tpudeck.inspection.shards import inspect_shards
 from tpudeck.inspection.tokenizers import inspect_tokenizer
+from tpudeck.parallel import workers_for
 from tpudeck.shards import ShardSet, open_set
 from tpudeck.storage import read_json, write_json
 from tpudeck.tokenizer import load

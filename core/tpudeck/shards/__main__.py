@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tpudeck import jobs
-from tpudeck.shards.task import build_shards
+if __name__ == "__main__":  # the processes that help import this module too, and need none of the rest
+    from tpudeck import jobs
+    from tpudeck.shards.task import build_shards
 
-if __name__ == "__main__":
     jobs.main({"shards": build_shards})

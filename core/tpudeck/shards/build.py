@@ -168,10 +168,13 @@ class _Writer:
         state = self.ledger.split(split)
         if state.finished:
             return
+        bos_id = self.tokenizer.bos_id if self.packing.enclosed else None
         missing = self._missing(documents, state.tally.documents)
-        with contextlib.closing(self._stream(split)) as stream:
-            for encoded in encode_batches(self.tokenizer, missing, processes=self.processes):
-                stream.add(*self._marked(encoded))
+        batches = encode_batches(self.tokenizer, missing, processes=self.processes)
+        with contextlib.closing(self._stream(split)) as stream, contextlib.closing(batches):
+            for encoded in batches:
+                self._check(encoded)
+                stream.add(*_marked(encoded, bos_id, self.tokenizer.eos_id))
                 self.reporter.progress(self._characters, None, "characters", split=split, sequences=stream.sequences)
             if not stream.sequences:
                 raise self._too_little(split, stream.tokens_left)
@@ -207,14 +210,12 @@ class _Writer:
     def _count(self, ids_NS: npt.NDArray[Any]) -> None:
         self.train_counts += np.bincount(ids_NS.ravel(), minlength=len(self.train_counts))
 
-    def _marked(self, encoded: Encoded) -> Encoded:
-        """Documents with what begins and what ends them."""
+    def _check(self, encoded: Encoded) -> None:
         if (largest := int(encoded.ids.max(initial=0))) >= self.tokenizer.vocab_size:
             raise ArtefactError(
                 f"the tokenizer in {self.tokenizer.folder} gives the id {largest}, "
                 f"and its vocabulary has {self.tokenizer.vocab_size} entries"
             )
-        return _marked(encoded, self.tokenizer.bos_id if self.packing.enclosed else None, self.tokenizer.eos_id)
 
 
 def _marked(encoded: Encoded, bos_id: int | None, eos_id: int) -> Encoded:

@@ -36,7 +36,7 @@ _PROMISE_S = 120.0
 """Progress is written at every batch; only fingerprinting a large corpus, and skipping what is done, are silent."""
 
 
-def build_shards(job: Job) -> dict[str, Any]:
+def build_shards(job: Job, processes: int | None = None) -> dict[str, Any]:
     """Make the shard set of an experiment with the tokenizer of this run, or find it ready.
 
     The request may name another tokenizer (``tokenizer``) and a place (``out``).
@@ -64,6 +64,7 @@ def build_shards(job: Job) -> dict[str, Any]:
         corpus_fingerprint=identity,
         versions=_versions(),
         reporter=job,
+        processes=processes,
     )
     if cached:
         check_once(made, job.home, job)

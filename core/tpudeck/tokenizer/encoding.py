@@ -4,26 +4,36 @@ Most tokenizers cut text into words first and never look across the cut, so that
 stands; and text is made of few words, again and again. What a word becomes is therefore asked once and remembered, and
 the tokens of a document are gathered from what is known of its words: several times faster than encoding it.
 
+Words are looked up by Python, so that several threads would wait for each other: long text is encoded by several
+processes, each of which remembers its own words. The others are encoded by the threads of the tokenizer itself.
+
 The result is that of the tokenizer, always. :mod:`~tpudeck.tokenizer.words` knows the kinds of tokenizer for which
 cutting first changes nothing; every other one is given whole documents.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+import os
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tpudeck.errors import ArtefactError
+from tpudeck.parallel import cores, in_order
+from tpudeck.tokenizer.loaded import LoadedTokenizer, load
 from tpudeck.tokenizer.words import word_cutter
 
-if TYPE_CHECKING:
-    from tpudeck.tokenizer.loaded import LoadedTokenizer
+__all__ = ["Encoded", "Encoder", "encode_batches"]
 
-__all__ = ["Encoded", "Encoder"]
+_ALONE_CHARACTERS = 4_000_000
+"""So much is encoded before other processes have started."""
+_MOST_PROCESSES = 4
+"""More would wait for the one that reads the text and writes the result."""
 
 _MEMORY_BYTES = 32 << 20
 _WORD_BYTES = 200
@@ -51,6 +61,10 @@ class Encoder:
         self._numbers = _Numbers()
         self._known = _NOTHING
         self._held_bytes = 0
+
+    @property
+    def by_words(self) -> bool:
+        return self._cut is not None
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Raises :class:`ArtefactError` where the tokenizer cannot encode the text."""
@@ -105,6 +119,41 @@ def _counted(words: Iterable[list[str]], counts: list[int]) -> Iterator[list[str
     for of_text in words:
         counts.append(len(of_text))
         yield of_text
+
+
+def encode_batches(
+    tokenizer: LoadedTokenizer, batches: Iterable[list[str]], *, processes: int | None = None
+) -> Generator[Encoded, None, None]:
+    """Batch after batch, in order; what comes after the first megabytes by several processes, where words allow it."""
+    encoder = Encoder(tokenizer)
+    processes = processes or min(cores(), _MOST_PROCESSES)
+    if processes == 1 or not encoder.by_words:
+        yield from map(encoder.encode, batches)
+        return
+    left = iter(batches)
+    yield from map(encoder.encode, _first(left, _ALONE_CHARACTERS))
+    yield from in_order(functools.partial(_encode, tokenizer.folder, tokenizer.hash), left, processes)
+
+
+def _first(batches: Iterator[list[str]], characters: int) -> Iterator[list[str]]:
+    """Batches until there are so many characters."""
+    while characters > 0 and (batch := next(batches, None)) is not None:
+        characters -= sum(map(len, batch))
+        yield batch
+
+
+def _encode(folder: Path, hash_: str, texts: list[str]) -> Encoded:
+    return _encoder(folder, hash_).encode(texts)
+
+
+@functools.lru_cache(maxsize=1)
+def _encoder(folder: Path, hash_: str) -> Encoder:
+    """The encoder of this process, which is one of several."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    tokenizer = load(folder)
+    if tokenizer.hash != hash_:
+        raise ArtefactError(f"the tokenizer in {folder} was changed while text was encoded with it")
+    return Encoder(tokenizer)
 
 
 class _Numbers(dict[str, int]):

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import connection
 from typing import TypeVar
 
-__all__ = ["in_order", "workers_for"]
+from tpudeck.errors import WorkError
+
+__all__ = ["cores", "in_order", "workers_for"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -25,9 +29,14 @@ _WORTH_BYTES = 32 << 20
 _MOST_WORKERS = 16
 
 
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def workers_for(size_bytes: float) -> int:
     """How many processes so much data is worth."""
-    return min(os.cpu_count() or 1, _MOST_WORKERS) if size_bytes >= _WORTH_BYTES else 1
+    return min(cores(), _MOST_WORKERS) if size_bytes >= _WORTH_BYTES else 1
 
 
 def in_order(function: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
@@ -37,7 +46,7 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item], workers:
         return
     # Spawned, not forked: the parent has threads.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent)
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_follow_parent)
     try:
         waiting: deque[Future[Result]] = deque()
         for item in items:
@@ -46,12 +55,21 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item], workers:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+    except BrokenProcessPool as error:
+        raise WorkError(
+            "a process that shared the work was killed, perhaps because memory ran out",
+            hint="give the same command again; what is finished is kept",
+        ) from error
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _end_with_parent() -> None:
-    """A worker waits at a pipe whose other end it holds too: it would never learn that its parent was killed."""
+def _follow_parent() -> None:
+    """Leave Ctrl-C to the parent, and end with it.
+
+    A worker waits at a pipe whose other end it holds too: it would never learn that its parent was killed.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True).start()
