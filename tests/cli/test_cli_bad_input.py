@@ -30,6 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "not.txt.gz").write_bytes(b"this is no gzip")
     (tmp_path / "typo.toml").write_text('extends = "tiny"\n[train]\nstepz = 3\n')
     (tmp_path / "broken.toml").write_text("[train\n")
+    (tmp_path / "orphan.toml").write_text('extends = "nobody"\n')
     (tmp_path / "circle.toml").write_text('extends = "circle"\n')
     (tmp_path / "no-tokenizer").mkdir()
     tokenizer(tmp_path / "words")
@@ -51,7 +52,8 @@ WRONG = [
     ("run nowhere.toml", "there is no preset file nowhere.toml"),
     ("run typo.toml", "train.stepz: is not a known key (did you mean steps?)"),
     ("run broken.toml", "broken.toml is not valid TOML"),
-    ("run circle.toml", "circle"),
+    ("run circle.toml", "presets extend each other in a circle: circle → circle"),
+    ("run orphan.toml", "orphan extends 'nobody': there is no preset named 'nobody'"),
     ("run tiny --set train.steps", "an override is KEY=VALUE"),
     ("run tiny --set train.steps=0", "train.steps: must be at least 1, got 0"),
     ("run tiny --set train.steps=99999999999999999999", "train.steps: must be at most 10,000,000,000"),
@@ -96,6 +98,7 @@ WRONG = [
     ("presets show nowhere", "there is no preset named 'nowhere'"),
     ("presets validate typo.toml", "train.stepz"),
     ("presets copy tiny ../up", "a preset's name is letters"),
+    ("presets copy tiny mine.toml", "a preset's name is letters"),
     ("presets copy tiny tiny --set train.stepz=3", "train.stepz"),
     ("presets derive mine --tokens many", "a count is a number"),
     ("presets derive mine", "give either --tokens or --time"),

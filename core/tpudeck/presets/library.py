@@ -168,7 +168,7 @@ def _read_chain(path: Path, home: Home) -> list[tuple[Path, dict[str, Any]]]:
         if parent is None:
             return chain
         if not isinstance(parent, str):
-            raise PresetError([Fault("extends", "is the name of one preset", repr(parent))], source=str(path))
+            raise PresetError([Fault("extends", "must be the name of one preset", repr(parent))], source=str(path))
         path = _find_base(parent, path, home)
 
 
@@ -177,7 +177,12 @@ def _find_base(name: str, file: Path, home: Home) -> Path:
     candidates = (file.parent / f"{name}.toml", shipped_folder() / f"{name}.toml")
     if name == file.stem and candidates[1].is_file():
         return candidates[1]
-    return candidates[0] if candidates[0].is_file() else find(name, home)
+    if candidates[0].is_file():
+        return candidates[0]
+    try:
+        return find(name, home)
+    except InputError as error:
+        raise InputError(f"{file.stem} extends {name!r}: {error.message}", hint=error.hint) from error
 
 
 def resolve(
@@ -258,8 +263,8 @@ def save_preset(name: str, *, extends: str, changes: Mapping[str, Any], home: Ho
 
 
 def _write_own(name: str, text: bytes, home: Home) -> Path:
-    if not _NAME.fullmatch(name):
-        raise InputError(f"a preset's name is letters, digits, dot, dash and underscore, got {name!r}")
+    if not _NAME.fullmatch(name) or name.endswith(".toml"):  # which would be read as a path
+        raise InputError(f"a preset's name is letters, digits, dot, dash and underscore, without .toml; got {name!r}")
     path = home.presets / f"{name}.toml"
     if path.exists():
         raise InputError(f"there is a preset {name} already: {path}", hint="choose another name, or delete it first")
