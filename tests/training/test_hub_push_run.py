@@ -10,9 +10,14 @@ from pathlib import Path
 
 import pytest
 from safetensors.numpy import load_file
+from typer.testing import CliRunner
 
+from gcsfaults import ObjectStore
 from hubserver import HubServer
-from tinyruns import TinyRuns, tiny_experiment, train
+from tinyruns import TinyRuns, events, tiny_experiment, train
+from tpudeck.cli.app import app
+from tpudeck.config import Home
+from tpudeck.errors import InputError
 from tpudeck.storage import write_json
 
 pytestmark = [pytest.mark.training, pytest.mark.slow]
@@ -34,3 +39,18 @@ def test_a_trained_run_becomes_a_private_model_with_its_card(tiny_runs: TinyRuns
     assert names >= {"model.safetensors", "config.json", "tokenizer.json", "README.md", "training-loss.svg"}
     assert "roberta.embeddings.word_embeddings.weight" in load_file(model / "model.safetensors")
     assert f"step {pushed['step']}" in (model / "README.md").read_text()
+
+
+def test_a_trained_run_goes_to_a_bucket_and_others_start_from_there(
+    tiny_runs: TinyRuns, object_store: ObjectStore, home: Home
+) -> None:
+    run = tiny_runs.run(tiny_experiment())
+    write_json(run / "run.json", {"format_version": 1, "id": run.name, "name": "tiny", "created": 0.0})
+    result = train(run)
+    told = CliRunner().invoke(app, ["push", str(run), "gs://bucket/model", "--json"], catch_exceptions=False)
+    assert json.loads(told.stdout)["location"] == "gs://bucket/model"
+    other = tiny_runs.run(tiny_experiment(model={"weights": "gs://bucket/model"}))
+    train(other)
+    assert events(other, "evaluated")[0]["eval_loss"] == result["eval_loss"]
+    with pytest.raises(InputError, match="an export is a folder of this machine"):
+        CliRunner().invoke(app, ["export", str(run), "gs://bucket/model"], catch_exceptions=False)

@@ -69,8 +69,12 @@ def export(
     """Write a model folder that Transformers opens with PyTorch."""
     from pathlib import Path
 
+    from tpudeck.errors import InputError
+    from tpudeck.storage import is_bucket
     from tpudeck.units import format_bytes
 
+    if is_bucket(folder) or folder.startswith("hub:"):
+        raise InputError(f"an export is a folder of this machine, got {folder}", hint="tpudeck push sends it there")
     out = Path(folder).expanduser().absolute()
     result = _do("export", run, {"out": str(out), "checkpoint": checkpoint})
     if as_json:
