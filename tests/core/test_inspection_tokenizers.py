@@ -11,7 +11,8 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from shardsets import SPECIALS, WORDS, some_documents, tokenizer
-from tpudeck.inspection.tokenizers import compare, inspect_tokenizer, pieces
+from tpudeck.inspection.pieces import Reader, compare, pieces, stretches
+from tpudeck.inspection.tokenizers import inspect_tokenizer
 from tpudeck.tokenizer import LoadedTokenizer, load
 
 DOCUMENTS = [document for document in some_documents(300) if document]
@@ -107,6 +108,33 @@ def test_pieces_are_what_ids_stand_for(tmp_path: Path) -> None:
     found = pieces(bpe)
     assert found[bpe.rust.token_to_id("Ġand")] == "and"
     assert len(found) == bpe.vocab_size
+
+
+def test_bytes_and_spaces_of_tokens_can_be_read(tmp_path: Path) -> None:
+    bpe = trained(tmp_path / "t", vocab_size=280)
+    read = Reader(bpe)
+    encoding = bpe.rust.encode("the cat\n\té日")
+    assert [read(id_) for id_ in encoding.ids] == [
+        "the", "␣cat", "⏎", "→", "⟨C3⟩", "⟨A9⟩", "⟨E6⟩", "⟨97⟩", "⟨A5⟩"
+    ]  # fmt: skip
+    assert read(10**6) == "⟨1000000⟩"
+    assert read(SPECIALS.index("<mask>")) == "<mask>"
+    assert read.in_text(bpe.rust.token_to_id("the")) == "the"
+
+
+def test_tokens_of_a_vocabulary_without_spaces_are_told_apart_in_text(tmp_path: Path) -> None:
+    read = Reader(tokenizer(tmp_path / "t", ["un", "##known", "w1"]))
+    assert [read.in_text(id_) for id_ in range(4, 8)] == ["<mask>", "␣un", "known", "␣w1"]
+
+
+@pytest.mark.parametrize("text", ["the zoo band é", "", "   ", "日本語 the", "the"])
+def test_stretches_cover_every_token_of_both_once(tmp_path: Path, text: str) -> None:
+    large, small = trained(tmp_path / "large", vocab_size=280), trained(tmp_path / "small", vocab_size=261)
+    left, right = (loaded.rust.encode(text, add_special_tokens=False) for loaded in (large, small))
+    found = list(stretches(left, right))
+    assert [place for stretch in found for place in stretch.left] == list(range(len(left.ids)))
+    assert [place for stretch in found for place in stretch.right] == list(range(len(right.ids)))
+    assert [stretch.start for stretch in found[1:]] == [stretch.end for stretch in found[:-1]]
 
 
 def test_a_normaliser_is_no_round_trip_failure_and_bytes_are_single_characters(tmp_path: Path) -> None:

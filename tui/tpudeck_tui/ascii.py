@@ -35,7 +35,7 @@ _LOOK_ALIKE = str.maketrans(
         **dict.fromkeys("“”„", '"'),
         **dict.fromkeys("‘’", "'"),
         "✓": "+", "✔": "+", "…": "~", "⏸": "=", "⋯": ".", "≤": "<", "≥": ">", "≠": "!", "Δ": "d", "µ": "u", "⏎": "<",
-        "\N{NO-BREAK SPACE}": " ", "\N{REPLACEMENT CHARACTER}": "?", "²": "2",
+        "␣": "_", "\N{NO-BREAK SPACE}": " ", "\N{REPLACEMENT CHARACTER}": "?", "²": "2",
     }
 )  # fmt: skip
 

@@ -39,6 +39,7 @@ _PARTS: dict[str, tuple[str, str, str]] = {
     "hidden": ("accent", "", "reverse"),
     "shown": ("success", "", "underline"),
     "replaced": ("error", "", "bold"),
+    "differs": ("warning", "", "bold underline"),
     "mark": ("accent", "", "bold"),
     "bar": ("primary", "", ""),
     "bar-rest": ("faint", "", ""),

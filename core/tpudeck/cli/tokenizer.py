@@ -154,7 +154,7 @@ def compare(
     """Two tokenizers on the same texts, and the places that they cut differently."""
     from tpudeck.cli.output import emit_json
     from tpudeck.cli.tokenizer_views import print_comparison
-    from tpudeck.inspection.tokenizers import compare as compare_on
+    from tpudeck.inspection.pieces import compare as compare_on
 
     one, other = find_tokenizer(left), find_tokenizer(right)
     found = [compare_on(one, other, text) for text in texts or _standard_input()]

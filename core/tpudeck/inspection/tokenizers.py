@@ -1,4 +1,4 @@
-"""What a tokenizer is, and what it makes of a text; and two tokenizers on the same text.
+"""What a tokenizer is, and what it makes of a text.
 
 The text is a sample of documents from all over a corpus. Ratios such as characters per token come with half the width
 of their 95 % confidence interval (see :mod:`~tpudeck.inspection.estimates`); where the sample is the whole text, it is
@@ -20,11 +20,12 @@ import orjson
 from tpudeck.inspection.curves import coverage_curve, zipf_curve
 from tpudeck.inspection.estimates import Ratio, wilson
 from tpudeck.inspection.findings import Finding, percent
+from tpudeck.inspection.pieces import pieces
 
 if TYPE_CHECKING:
     from tpudeck.tokenizer import LoadedTokenizer
 
-__all__ = ["compare", "inspect_tokenizer", "pieces"]
+__all__ = ["inspect_tokenizer"]
 
 _MOST_SHOWN = 20
 _MOST_SEARCHED = 500
@@ -81,12 +82,6 @@ def inspect_tokenizer(
         "never_used": int((ordinary & (sample.counts == 0)).sum()),
     }
     return described | {"findings": [finding.to_dict() for finding in _findings(described)]}
-
-
-def pieces(tokenizer: LoadedTokenizer) -> list[str]:
-    """What every id stands for in a text, without the marks that tokenizers put before or inside words."""
-    decoded = tokenizer.rust.decode_batch([[id_] for id_ in range(tokenizer.vocab_size)], skip_special_tokens=False)
-    return [piece.removeprefix("##").strip() for piece in decoded]
 
 
 def _count(
@@ -257,30 +252,3 @@ def _findings(described: dict[str, Any]) -> list[Finding]:
         message = f"the text spells {special} {count:,} times; it is encoded as text"
         findings.append(Finding("info", message, "nothing, if it is meant; otherwise clean the text"))
     return findings
-
-
-# ---- two tokenizers ----------------------------------------------------------------------------------------------
-
-
-def compare(left: LoadedTokenizer, right: LoadedTokenizer, text: str) -> dict[str, Any]:
-    """Two tokenizers on the same text: their tokens, and the stretches of text that they cut differently."""
-    encodings = [tokenizer.rust.encode(text, add_special_tokens=False) for tokenizer in (left, right)]
-    cuts = [{end for _, end in encoding.offsets} for encoding in encodings]
-    differences = []
-    start = 0
-    for end in sorted(cuts[0] & cuts[1]):
-        inside = [
-            [token for token, (_, stop) in zip(encoding.tokens, encoding.offsets, strict=True) if start < stop <= end]
-            for encoding in encodings
-        ]
-        if inside[0] != inside[1] and max(map(len, inside)) > 1:
-            differences.append(
-                {"start": start, "end": end, "text": text[start:end], "left": inside[0], "right": inside[1]}
-            )
-        start = end
-    return {
-        "text": text,
-        "left": {"ids": encodings[0].ids, "tokens": encodings[0].tokens, "offsets": encodings[0].offsets},
-        "right": {"ids": encodings[1].ids, "tokens": encodings[1].tokens, "offsets": encodings[1].offsets},
-        "differences": differences,
-    }

@@ -1,34 +1,40 @@
-"""Data: the tokenizers and the shard sets there are, and what is in them."""
+"""Data: texts, tokenizers and shard sets, what is in them, and what to do about it.
+
+Whatever has to be read (a set, a record, the batch of a step) is read by a thread and painted when it is there; what
+has to be counted is counted by a child process, whose progress is shown, and kept for the next time.
+"""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 from textual import on, work
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 from textual.widgets import Input
+from textual.worker import get_current_worker
 
 from tpudeck import jobs
-from tpudeck.errors import TpudeckError
-from tpudeck.inspection.records import find_tokenizer
-from tpudeck.inspection.task import known_shards
-from tpudeck.presets import Experiment, load_experiment
-from tpudeck.shards import ShardSet, open_set
-from tpudeck.shards.manifest import Manifest
-from tpudeck.storage import read_json
-from tpudeck.tokenizer import LoadedTokenizer, load
+from tpudeck.corpus import open_corpus
+from tpudeck.errors import InputError, InterruptedRunError, TpudeckError
+from tpudeck.inspection.records import number_in_set, records, training_records
+from tpudeck.plan import global_batch_size
+from tpudeck.presets import Experiment
 from tpudeck.tokenizer.loaded import manifest_of
-from tpudeck_tui.cells import wrap
-from tpudeck_tui.charts import FullScreen
-from tpudeck_tui.panels import data
+from tpudeck_tui.artefacts import Artefact, Opened, around, find, known_statistics, made, merged, open_artefact, texts
+from tpudeck_tui.cells import clean, progress_bar, wrap
+from tpudeck_tui.charts import ChartScreen
+from tpudeck_tui.panels import data, pieces, statistics
 from tpudeck_tui.screens.base import shown
+from tpudeck_tui.screens.dialogs import Prompt
 from tpudeck_tui.widgets.pages import Lines, Pages, TextLine
+from tpudeck_tui.widgets.pictures import Pictures
 from tpudeck_tui.widgets.table import Column, Table
 
 if TYPE_CHECKING:
@@ -37,294 +43,561 @@ if TYPE_CHECKING:
 __all__ = ["DataScreen"]
 
 _EXAMPLE = "The method returns a list of strings, and raises an error otherwise."
-
-
-@dataclass(frozen=True)
-class _Artefact:
-    """One line of the list."""
-
-    folder: Path
-    kind: str
-    """``tokenizer`` or ``shards``."""
-    about: str
-    made: float
+_DOCUMENTS = 100
+_SEQUENCES = 4
+"""Of a batch, so many are shown."""
+_FAULTS = (TpudeckError, OSError, IndexError, ValueError)
+Source = Callable[[int], "list[TextLine]"]
 
 
 @dataclass
-class _Opened:
-    """What the cursor is on, read: a tokenizer, or a shard set with its tokenizer where that is here."""
+class _View:
+    """An artefact as it is looked at."""
 
-    artefact: _Artefact
-    tokenizer: LoadedTokenizer | None = None
-    shards: ShardSet | None = None
+    opened: Opened
     split: str = ""
     number: int = 0
     step: int = 0
-    text: str = _EXAMPLE
-    trained_in: tuple[str, Experiment] | None = None
-    """A run that was trained on this set: its name and experiment."""
-    statistics: dict[str, Any] | None = None
-    counting: str = "s counts every record (kept for the next time)"
+    fetched: dict[str, Any] = field(default_factory=dict)
+    """Page → what was read for it."""
+    problems: dict[str, str] = field(default_factory=dict)
+    """Page → what went wrong there."""
 
 
-_COLUMNS: tuple[Column[_Artefact], ...] = (
+_COLUMNS: tuple[Column[Artefact], ...] = (
     Column("kind", "kind", 9, lambda artefact: (artefact.kind, "muted"), lambda artefact: artefact.kind),
     Column(
         "about", "what", 8, lambda artefact: (artefact.about, "bright"), lambda artefact: artefact.about, grows=True
     ),
+    Column("key", "key", 6, lambda artefact: (artefact.key[:6], "quiet"), lambda artefact: artefact.key, rank=1),
 )
 
 
-class DataScreen(FullScreen):
+class DataScreen(ChartScreen):
     """The list, and the artefact under the cursor."""
 
     DEFAULT_CSS = """
     DataScreen {
-        #artefacts { width: 30; height: 1fr; }
+        #artefacts { width: 28; height: 1fr; }
         #detail { width: 1fr; height: 1fr; padding: 0 1; border-left: solid $faint; }
         #where { height: 1; }
         #text { display: none; }
+        #pictures { display: none; }
+        &.-pictures #pages { height: 1; }
+        &.-pictures #pictures { display: block; height: 1fr; }
         &.-normal #artefacts, &.-wide #artefacts { width: 42; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
+        shown("o", "open", "Open", "data.open", tooltip="Open a folder, file, preset, run, or source of text"),
         shown("i", "type", "Type a text", "data.type", tooltip="Type a text and see its pieces"),
-        shown("s", "count", "Statistics", "data.count", tooltip="Count every record of a shard set"),
+        shown("s", "count", "Count", "data.count", tooltip="Count: statistics of what is under the cursor"),
+        shown("space", "mark", "Mark", "data.mark", show=False, tooltip="Mark a tokenizer, to see others beside it"),
         shown("n", "record(1)", "Next record or step", "data.next_record", show=False),
         shown("p", "record(-1)", "Record or step before", "data.record_before", show=False),
+        shown("r", "go_to", "Go to a record or step", "data.go_to", show=False),
         shown("v", "split", "Other split", "data.split", show=False),
+        shown("m", "picture", "Next chart", "data.picture", show=False),
     ]
 
     def __init__(self) -> None:
         super().__init__()
-        self._opened: _Opened | None = None
+        self._view: _View | None = None
+        self._beside: Opened | None = None
+        """A marked tokenizer, read."""
+        self._text = _EXAMPLE
+        self._pages_seen: dict[str, str] = {}
+        """Kind → the page one last looked at."""
         self._problem = ""
+        self._texts: list[Artefact] = []
+        self._named: list[Artefact] = []
+        """What was opened by name."""
+        self._statistics: dict[str, dict[str, Any]] = {}
+        self._counting: dict[str, dict[str, Any]] = {}
+        """Artefact → the progress of its count."""
 
     def body(self) -> Iterable[Widget]:
         entry = Input(_EXAMPLE, id="text")
         entry.cursor_blink = False
-        table = Table(_COLUMNS, identity=lambda artefact: str(artefact.folder), id="artefacts")
-        table.empty = (
-            ("", ""),
-            ("No tokenizers and no shards yet:", "title"),
-            ("a run makes them, or", "muted"),
-            ("tpudeck shards build PRESET", "bright"),
-        )
+        table = Table(_COLUMNS, identity=lambda artefact: artefact.identity, id="artefacts")
+        table.empty = (("", ""), ("Looking …", "muted"))
         yield Horizontal(
-            table, Vertical(Lines(self._where, id="where"), entry, Pages(("Pieces",), id="pages"), id="detail")
+            table,
+            Vertical(
+                Lines(self._where, id="where"),
+                entry,
+                Pages(("Facts",), id="pages"),
+                Pictures(self.glyphs, id="pictures"),
+                id="detail",
+            ),
         )
 
+    def on_mount(self) -> None:
+        self._list_texts()
+
     @property
-    def _table(self) -> Table[_Artefact]:
+    def _table(self) -> Table[Artefact]:
         return self.query_one("#artefacts", Table)
 
     # What there is.
 
     def show_runs(self, runs: tuple[RunSummary, ...]) -> None:
         """Runs make artefacts: look again whenever something about runs has changed."""
-        home = self.app.home
-        found = [*_list(home.tokenizers, "tokenizer", _about_tokenizer), *_list(home.shards, "shards", _about_shards)]
-        self._table.show(sorted(found, key=lambda artefact: (artefact.kind != "tokenizer", -artefact.made)))
+        self._list_made()
+
+    @work(thread=True, exclusive=True, group="list")
+    def _list_made(self) -> None:
+        found = made(self.app.home)
+        self.app.call_from_thread(self._show_list, found)
+
+    @work(thread=True, exclusive=True, group="texts")
+    def _list_texts(self) -> None:
+        self._texts = texts(self.app.home)
+        self.app.call_from_thread(self._list_made)
+
+    def _show_list(self, found: list[Artefact]) -> None:
+        self._table.show(merged(self._named, found, self._texts))
+
+    def action_open(self) -> None:
+        hint = "A folder, a file, preset:NAME, a run, builtin, gs://… or hub:ORG/NAME."
+        self.app.push_screen(Prompt("Open", hint=hint), self._named_by_user)
+
+    def _named_by_user(self, text: str | None) -> None:
+        if text:
+            self._find(text)
+
+    @work(thread=True, exclusive=True, group="find")
+    def _find(self, text: str) -> None:
+        try:
+            found = find(text, self.app.home)
+        except _FAULTS as error:
+            self.app.call_from_thread(self.app.say, _told(error), severity="error")
+            return
+        self.app.call_from_thread(self._take_found, found)
+
+    def _take_found(self, found: list[Artefact]) -> None:
+        self._named = merged(found, self._named)
+        self._show_list(self._table.rows)
+        self._table.go_to(found[-1].identity)
 
     @on(Table.Moved, "#artefacts")
     def _moved(self) -> None:
         if (artefact := self._table.current) is not None:
             self._open(artefact)
 
+    # Reading one.
+
     @work(thread=True, exclusive=True, group="open")
-    def _open(self, artefact: _Artefact) -> None:
-        """Read an artefact, which may take a moment, aside."""
-        opened, problem = _Opened(artefact), ""
+    def _open(self, artefact: Artefact) -> None:
+        view, problem = _View(Opened(artefact)), ""
         try:
-            if artefact.kind == "tokenizer":
-                opened.tokenizer = load(artefact.folder)
-            else:
-                self._read_set(opened)
-        except (TpudeckError, OSError) as error:
-            problem = error.show() if isinstance(error, TpudeckError) else str(error)
-        self.app.call_from_thread(self._take, opened, problem)
+            view.opened = opened = open_artefact(artefact, self.app.home, self.app.runs)
+            view.split = opened.shards.splits[0] if opened.shards is not None and opened.shards.splits else ""
+        except _FAULTS as error:
+            problem = _told(error)
+        view.opened.statistics = view.opened.statistics or self._statistics.get(artefact.identity)
+        self.app.call_from_thread(self._take, view, problem)
+        if not problem and view.opened.statistics is None:
+            self._look_up(view)
 
-    def _read_set(self, opened: _Opened) -> None:
-        """The set, its tokenizer and statistics where they are here, and a run that was trained on it."""
-        home, folder = self.app.home, opened.artefact.folder
-        opened.shards = shards = open_set(folder)
-        opened.split = shards.splits[0] if shards.splits else ""
-        tokenizer = find_tokenizer(home, shards.tokenizer_hash)
-        opened.tokenizer = load(tokenizer) if tokenizer is not None else None
-        opened.statistics = known_shards(home, folder)
-        for run in self.app.runs:
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, TpudeckError):
-                result = read_json(Path(run.path) / "results" / "shards.json")["result"]
-                if (Path(run.path) / str(result["folder"])).resolve() == folder.resolve():
-                    opened.trained_in = run.name, load_experiment(Path(run.path) / "experiment.toml")
-                    return
+    def _look_up(self, view: _View) -> None:
+        """Statistics that are known already; a text has to be read to tell which one it is."""
+        try:
+            view.opened.statistics = known_statistics(view.opened, self.app.home)
+        except _FAULTS:
+            return  # counting will say it
+        if view.opened.statistics is not None:
+            self.app.call_from_thread(self._paint)
 
-    def _take(self, opened: _Opened, problem: str) -> None:
-        if self._table.current == opened.artefact:
-            self._opened, self._problem = opened, problem
+    def _take(self, view: _View, problem: str) -> None:
+        if self._table.current == view.opened.artefact:
+            self._view, self._problem = view, problem
+            self.query_one(Pages).page = self._pages_seen.get(view.opened.artefact.kind, "")
             self._paint()
+            self._fetch()
+            self._read_beside()
+
+    @on(Pages.Turned)
+    def _turned(self, message: Pages.Turned) -> None:
+        if self._view is not None and not self._problem:
+            self._pages_seen[self._view.opened.artefact.kind] = message.pages.page
+        self._fetch()
+        self._paint()
+
+    def _fetch(self) -> None:
+        """Read what the page that is seen shows, unless it is there."""
+        view, page = self._view, self.query_one(Pages).page
+        readers = {"Documents": _read_documents, "Records": _read_record, "Trained": _read_batch}
+        if view is not None and page in readers and page not in view.fetched:
+            self._read(view, page, readers[page])
+
+    @work(thread=True, exclusive=True, group="read")
+    def _read(self, view: _View, page: str, reader: Callable[[_View], Any]) -> None:
+        asked = (view.split, view.number, view.step)
+        try:
+            found = reader(view)
+        except _FAULTS as error:
+            found, view.problems[page] = None, _told(error)
+        if asked == (view.split, view.number, view.step):
+            view.fetched[page] = found
+        self.app.call_from_thread(self._paint)
 
     # What is shown.
 
     def _where(self, width: int) -> list[TextLine]:
-        if self._opened is None:
+        if self._view is None:
             return []
-        return [[(self._opened.artefact.kind, "title"), (f"  {self._opened.artefact.folder.name}", "muted")]]
+        opened = self._view.opened
+        run = f"  of {opened.run}" if opened.run else ""
+        name = opened.artefact.name.rstrip("/").rpartition("/")[2] if opened.artefact.kind != "text" else ""
+        return [[(opened.artefact.kind, "title"), (f"  {clean(opened.artefact.about)}", "bright"),
+                 (clean(f"{run}  {name}"), "muted")]]  # fmt: skip
 
     def _paint(self) -> None:
-        opened, pages = self._opened, self.query_one(Pages)
+        view, pages, pictures = self._view, self.query_one(Pages), self.query_one(Pictures)
         self.query_one("#where", Lines).repaint()
-        if opened is None or self._problem:
-            pages.fill(
-                dict.fromkeys(pages.names, lambda width: [[(line, "bad")] for line in wrap(self._problem, width)])
-            )
+        if view is None:
             return
-        sources = _set_pages(opened) if opened.shards is not None else _tokenizer_pages(opened)
+        sources = self._problem_pages() if self._problem else self._sources(view)
         pages.names = list(sources)
         if pages.page not in sources:
-            pages.page = pages.names[0]
+            pages.turn_to(pages.names[0])
         pages.fill(sources)
+        found = view.opened.statistics
+        drawn = pages.page == "Charts" and found is not None
+        self.set_class(drawn, "-pictures")
+        if found is not None and drawn:
+            pictures.show(statistics.plots(view.opened.artefact.kind, found))
 
-    # Actions.
+    def _problem_pages(self) -> dict[str, Source]:
+        return {"Facts": lambda width: [[(line, "bad")] for line in wrap(self._problem, width)]}
+
+    def _sources(self, view: _View) -> dict[str, Source]:
+        pages: dict[str, Source] = {}
+        opened = view.opened
+        if opened.artefact.kind == "text":
+            pages = self._text_pages(view)
+        elif opened.shards is not None:
+            pages = self._set_pages(view)
+        elif opened.tokenizer is not None:
+            pages = self._tokenizer_pages(opened)
+        return pages | {"Numbers": partial(self._numbers, view), "Charts": partial(self._uncounted, view)}
+
+    def _text_pages(self, view: _View) -> dict[str, Source]:
+        experiment = view.opened.experiment or around("builtin")
+        return {
+            "Facts": lambda width: data.text_lines(experiment, width),
+            "Documents": _fetched(view, "Documents", data.document_lines),
+        }
+
+    def _tokenizer_pages(self, opened: Opened) -> dict[str, Source]:
+        loaded, reader = opened.tokenizer, opened.reader
+        assert loaded is not None
+        assert reader is not None
+        about = manifest_of(loaded.folder)
+        pages: dict[str, Source] = {"Pieces": lambda width: pieces.piece_lines(loaded, reader, self._text, width)}
+        if self._beside is not None and self._beside.artefact != opened.artefact:
+            pages["Beside"] = partial(self._side_by_side, opened, self._beside)
+        return pages | {
+            "Facts": lambda width: [
+                *data.tokenizer_lines(loaded, about, width), [], *data.vocabulary_lines(loaded, reader, width)
+            ]
+        }  # fmt: skip
+
+    def _side_by_side(self, one: Opened, other: Opened, width: int) -> list[TextLine]:
+        assert one.tokenizer is not None
+        assert other.tokenizer is not None
+        assert one.reader is not None
+        assert other.reader is not None
+        return pieces.side_by_side_lines(
+            (other.tokenizer, other.reader, other.artefact.about),
+            (one.tokenizer, one.reader, one.artefact.about),
+            self._text,
+            width,
+        )
+
+    def _set_pages(self, view: _View) -> dict[str, Source]:
+        opened, shards = view.opened, view.opened.shards
+        assert shards is not None
+        loaded, reader = opened.tokenizer, opened.reader
+        pages: dict[str, Source] = {
+            "Facts": lambda width: [*data.set_lines(shards, width), [], *data.file_lines(shards, width)],
+            "Records": _fetched(
+                view,
+                "Records",
+                lambda record, width: pieces.record_lines(
+                    record, view.split, len(shards.split(view.split)), loaded, reader, width
+                ),
+            ),
+        }
+        experiment = opened.experiment
+        if loaded is not None and reader is not None and experiment is not None:
+            pages["Trained"] = _fetched(
+                view,
+                "Trained",
+                lambda batch, width: pieces.trained_lines(
+                    batch, loaded, reader, name=opened.run, step=view.step, batch=_batch_size(experiment), width=width
+                ),
+            )
+        return pages
+
+    def _numbers(self, view: _View, width: int) -> list[TextLine]:
+        found = view.opened.statistics
+        if found is None:
+            return self._uncounted(view, width)
+        return statistics.statistics_lines(view.opened.artefact.kind, found, view.opened.reader, width)
+
+    def _uncounted(self, view: _View, width: int) -> list[TextLine]:
+        """What stands where numbers will be."""
+        if view.opened.statistics is not None:
+            return []  # the pictures are there
+        progress = self._counting.get(view.opened.artefact.identity)
+        if problem := view.problems.get("Numbers"):
+            return [[(line, "bad")] for line in wrap(problem, width)]
+        if progress is None:
+            return [[("s", "key"), (" counts, and keeps the numbers for the next time.", "muted")]]
+        if not progress:
+            return [[("starting to count …", "muted")]]
+        done, total, unit = progress["done"], progress["total"], progress["unit"]
+        if total is None:
+            return [[(f"counted {done:,} {unit}", "bright")]]
+        filled, rest = progress_bar(done / max(1, total), max(10, width - 30))
+        return [
+            [(f"counted {done:,} of {total:,} {unit}", "bright")],
+            [(filled, "bar"), (rest, "bar-rest"), (f" {done / max(1, total):.0%}", "bright")],
+        ]
+
+    # Texts that are typed, and tokenizers beside each other.
 
     def action_type(self) -> None:
-        if self._opened is not None and self._opened.shards is None and self._opened.tokenizer is not None:
-            self.query_one(Pages).turn_to("Pieces")
-            entry = self.query_one("#text", Input)
-            entry.display = True
-            entry.focus()
+        view, pages = self._view, self.query_one(Pages)
+        if view is None or view.opened.artefact.kind != "tokenizer":
+            self.app.say("a text is split by a tokenizer: choose one in the list", severity="warning")
+            return
+        if pages.page not in {"Pieces", "Beside"}:
+            pages.turn_to("Pieces")
+        entry = self.query_one("#text", Input)
+        entry.display = True
+        entry.focus()
 
     @on(Input.Changed, "#text")
     def _typed(self, event: Input.Changed) -> None:
-        if self._opened is not None:
-            self._opened.text = event.value
-            self.query_one(Pages).repaint()
+        self._text = event.value
+        self.query_one(Pages).repaint()
 
     @on(Input.Submitted, "#text")
     def _done(self, event: Input.Submitted) -> None:
         event.input.display = False
         self.query_one(Pages).focus()
 
-    def action_record(self, by: int) -> None:
-        """Another record; on the page of batches another step."""
-        opened, pages = self._opened, self.query_one(Pages)
-        if opened is None or opened.shards is None:
+    def action_mark(self) -> None:
+        """Mark a tokenizer; those one looks at then are shown beside it."""
+        artefact = self._table.current
+        if artefact is None or artefact.kind != "tokenizer":
+            self.app.say("tokenizers are compared: mark one, then look at another", severity="warning")
             return
-        if pages.page == "As trained":
-            opened.step = max(0, opened.step + by)
-            pages.repaint()
+        before = self._table.marked - {artefact.identity}
+        self._table.marked -= before
+        self._table.toggle_mark()
+        if self._table.marked:
+            self.app.say(f"{artefact.about} is marked: the page Beside shows the next tokenizer you choose beside it")
+        self._read_beside()
+
+    @work(thread=True, exclusive=True, group="beside")
+    def _read_beside(self) -> None:
+        marked = next((row for row in self._table.rows if row.identity in self._table.marked), None)
+        if marked == (self._beside.artefact if self._beside else None):
             return
-        count = max(1, len(opened.shards.split(opened.split)))
-        opened.number = (opened.number + by) % count
-        pages.turn_to("Records")
-
-    def action_split(self) -> None:
-        opened = self._opened
-        if opened is not None and opened.shards is not None:
-            splits = opened.shards.splits
-            opened.split, opened.number = splits[(splits.index(opened.split) + 1) % len(splits)], 0
-            self.query_one(Pages).turn_to("Records")
-
-    def action_count(self) -> None:
-        """Have every record counted, in a process of its own."""
-        opened = self._opened
-        if opened is None or opened.shards is None:
-            self.app.say("statistics are of shard sets: choose one in the list", severity="warning")
-            return
-        self.query_one(Pages).turn_to("Statistics")
-        if opened.statistics is None:
-            opened.counting = "counting …"
-            self._count(opened)
-            self._paint()
-
-    @work(thread=True, exclusive=True, group="count")
-    def _count(self, opened: _Opened) -> None:
-        def told(progress: dict[str, Any]) -> None:
-            opened.counting = f"counting: {progress['done']:,} of {progress['total']:,} sequences"
-            self.app.call_from_thread(self.query_one(Pages).repaint)
-
         try:
-            request = {"shards": str(opened.artefact.folder)}
-            opened.statistics = jobs.run(
-                "inspect-shards", Experiment(), request=request, home=self.app.home, on_progress=told
-            )
-        except TpudeckError as error:
-            opened.counting = error.show()
+            self._beside = open_artefact(marked, self.app.home, ()) if marked is not None else None
+        except _FAULTS as error:
+            self.app.call_from_thread(self.app.say, _told(error), severity="error")
+            return
         self.app.call_from_thread(self._paint)
 
+    # Records and steps.
 
-def _tokenizer_pages(opened: _Opened) -> dict[str, Callable[[int], list[TextLine]]]:
-    loaded = opened.tokenizer
-    if loaded is None:
-        return {"Facts": lambda width: []}
-    about = manifest_of(loaded.folder)
-    return {
-        "Pieces": lambda width: data.piece_lines(loaded, opened.text, width),
-        "Facts": lambda width: data.tokenizer_lines(loaded, about, width),
-        "Vocabulary": lambda width: data.vocabulary_lines(loaded, width),
-    }
+    def action_record(self, by: int) -> None:
+        """Another record; on the page of batches another step."""
+        view = self._view
+        if view is not None and view.opened.shards is not None:
+            if self.query_one(Pages).page == "Trained":
+                self._go(step=max(0, view.step + by))
+            else:
+                self._go(number=(view.number + by) % max(1, len(view.opened.shards.split(view.split))))
+
+    def action_split(self) -> None:
+        view = self._view
+        if view is not None and view.opened.shards is not None:
+            splits = view.opened.shards.splits
+            self._go(split=splits[(splits.index(view.split) + 1) % len(splits)], number=0)
+
+    def action_go_to(self) -> None:
+        view = self._view
+        if view is None or view.opened.shards is None:
+            self.app.say("records are in shard sets: choose one in the list", severity="warning")
+        elif self.query_one(Pages).page == "Trained":
+            self.app.push_screen(Prompt("Go to step", str(view.step), hint="Counted from 0."), self._go_to_step)
+        else:
+            hint = "A record, or shard:record; both are counted from 0."
+            self.app.push_screen(Prompt("Go to record", str(view.number), hint=hint), self._go_to_record)
+
+    def _go_to_step(self, text: str | None) -> None:
+        if text is not None:
+            self._attempt(lambda: self._go(step=_whole(text)))
+
+    def _go_to_record(self, text: str | None) -> None:
+        if text is not None:
+            self._attempt(lambda: self._go(number=self._record_named(text)))
+
+    def _record_named(self, text: str) -> int:
+        """``1234``, or ``2:17`` for record 17 of shard 2."""
+        view = self._view
+        assert view is not None
+        assert view.opened.shards is not None
+        shard, colon, record = text.rpartition(":")
+        if colon:
+            return number_in_set(view.opened.shards, view.split, _whole(shard), _whole(record))
+        number, total = _whole(record), len(view.opened.shards.split(view.split))
+        if number >= total:
+            raise InputError(f"{view.split} has the records 0 to {total - 1:,}, got {number:,}")
+        return number
+
+    def _attempt(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except TpudeckError as error:
+            self.app.tell(error)
+
+    def _go(self, *, split: str | None = None, number: int | None = None, step: int | None = None) -> None:
+        view, pages = self._view, self.query_one(Pages)
+        if view is None:
+            return
+        page = "Records" if step is None else "Trained"
+        view.split = view.split if split is None else split
+        view.number = view.number if number is None else number
+        view.step = view.step if step is None else step
+        view.fetched.pop(page, None)
+        view.problems.pop(page, None)
+        if pages.page == page:
+            self._fetch()
+        else:
+            pages.turn_to(page)
+
+    # Charts.
+
+    def action_picture(self) -> None:
+        self.query_one(Pictures).choose_next()
+
+    def action_full(self) -> None:
+        if self.has_class("-pictures") and self.maximized is None:
+            self.query_one(Pictures).focus()
+        super().action_full()
+
+    @on(Pictures.ExportRequested)
+    def _export(self, message: Pictures.ExportRequested) -> None:
+        self.write_csv(message.name, message.pieces)
+
+    # Counting.
+
+    def action_count(self) -> None:
+        """Have everything counted, in a process of its own."""
+        view, pages = self._view, self.query_one(Pages)
+        if view is None or self._problem:
+            return
+        if pages.page not in {"Numbers", "Charts"}:
+            pages.turn_to("Numbers")
+        if view.opened.statistics is None and view.opened.artefact.identity not in self._counting:
+            if not self.app.may_write():
+                return
+            self._counting[view.opened.artefact.identity] = {}
+            view.problems.pop("Numbers", None)
+            self._count(view)
+            self._paint()
+
+    @work(thread=True, group="count")
+    def _count(self, view: _View) -> None:
+        opened, identity, worker = view.opened, view.opened.artefact.identity, get_current_worker()
+
+        def told(progress: dict[str, Any]) -> None:
+            if worker.is_cancelled:
+                raise InterruptedRunError("the console was left")
+            self._counting[identity] = progress
+            self.app.call_from_thread(self._paint)
+
+        try:
+            opened.statistics = self._statistics[identity] = jobs.run(
+                opened.task,
+                opened.experiment or around("builtin"),
+                request=opened.request,
+                home=self.app.home,
+                on_progress=told,
+            )
+        except _FAULTS as error:
+            view.problems["Numbers"] = _told(error)
+        self._counting.pop(identity, None)
+        if not worker.is_cancelled:
+            self.app.call_from_thread(self._counted, identity)
+
+    def _counted(self, identity: str) -> None:
+        """The numbers are there, also for whoever looked away and came back meanwhile."""
+        view = self._view
+        if view is not None and view.opened.artefact.identity == identity:
+            view.opened.statistics = self._statistics.get(identity)
+            self._paint()
 
 
-def _set_pages(opened: _Opened) -> dict[str, Callable[[int], list[TextLine]]]:
-    shards = opened.shards
-    assert shards is not None
-    pages = {
-        "Facts": lambda width: data.set_lines(shards, width),
-        "Files": lambda width: data.file_lines(shards, width),
-        "Records": _guarded(lambda width: data.record_lines(shards, loaded, opened.split, opened.number, width)),
-        "Statistics": lambda width: _statistics(opened, width),
-    }
-    loaded, trained_in = opened.tokenizer, opened.trained_in
-    if loaded is not None and trained_in is not None:
-        name, experiment = trained_in
-        pages["As trained"] = _guarded(
-            lambda width: data.trained_lines(shards, loaded, experiment, name, opened.step, width)
-        )
-    return pages
+def _told(error: Exception) -> str:
+    return error.show() if isinstance(error, TpudeckError) else str(error)
 
 
-def _statistics(opened: _Opened, width: int) -> list[TextLine]:
-    if opened.statistics is None:
-        return [[(line, "muted")] for line in wrap(opened.counting, width)]
-    return data.statistics_lines(opened.statistics, opened.tokenizer, width)
+def _whole(text: str) -> int:
+    try:
+        number = int(text.replace(",", "").replace("_", ""))
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise InputError(f"a whole number from 0 on is expected, got {text.strip() or 'nothing'}")
+    return number
 
 
-def _guarded(source: Callable[[int], list[TextLine]]) -> Callable[[int], list[TextLine]]:
-    """A page that reads files while it is painted: what goes wrong is what it shows."""
+def _fetched(view: _View, page: str, show: Callable[[Any, int], list[TextLine]]) -> Source:
+    """A page of something that is read aside."""
 
     def lines(width: int) -> list[TextLine]:
-        try:
-            return source(width)
-        except (TpudeckError, OSError, IndexError) as error:
-            return [[(line, "bad")] for line in wrap(str(error), width)]
+        if problem := view.problems.get(page):
+            return [[(line, "bad")] for line in wrap(problem, width)]
+        found = view.fetched.get(page)
+        return [[("reading …", "muted")]] if found is None else show(found, width)
 
     return lines
 
 
-def _folders(parent: Path) -> list[Path]:
-    try:
-        return [path for path in parent.iterdir() if path.is_dir() and not path.name.startswith(".")]
-    except OSError:
-        return []
+def _read_documents(view: _View) -> list[str]:
+    experiment = view.opened.experiment or around("builtin")
+    batches = open_corpus(experiment.corpus, "train")
+    return list(islice((text for batch in batches for text in batch), _DOCUMENTS))
 
 
-def _list(parent: Path, kind: str, about: Callable[[Path], str]) -> Iterable[_Artefact]:
-    for folder in _folders(parent):
-        if (folder / "manifest.json").is_file():
-            yield _Artefact(folder, kind, about(folder), (folder / "manifest.json").stat().st_mtime)
+def _read_record(view: _View) -> dict[str, Any]:
+    assert view.opened.shards is not None
+    return records(view.opened.shards, view.split, np.array([view.number]), view.opened.tokenizer)[0]
 
 
-def _about_tokenizer(folder: Path) -> str:
-    manifest = manifest_of(folder)
-    return f"{manifest.get('kind', '?')} {manifest.get('vocab_size', 0):,}"
+def _read_batch(view: _View) -> list[dict[str, Any]]:
+    opened = view.opened
+    assert opened.shards is not None
+    assert opened.tokenizer is not None
+    assert opened.experiment is not None
+    return training_records(
+        opened.shards,
+        opened.experiment,
+        opened.tokenizer,
+        step=view.step,
+        global_batch=_batch_size(opened.experiment),
+        count=_SEQUENCES,
+    )
 
 
-def _about_shards(folder: Path) -> str:
-    try:
-        manifest = Manifest.load(folder)
-    except TpudeckError:
-        return "damaged"
-    if manifest is None:
-        return "?"
-    sequences = sum(split.sequences for split in manifest.splits.values())
-    return f"{sequences:,} x {manifest.packing.sequence_length}"
+def _batch_size(experiment: Experiment) -> int:
+    return global_batch_size(experiment, replicas=experiment.device.replicas or 1)

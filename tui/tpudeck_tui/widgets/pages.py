@@ -9,6 +9,7 @@ from rich.segment import Segment
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
+from textual.message import Message
 from textual.strip import Strip
 
 from tpudeck_tui.widgets.canvas import Canvas
@@ -54,6 +55,13 @@ class Pages(Lines, can_focus=True):
         Binding("end,G", "scroll_by(1000000000)", "To the end", id="pages.last", show=False),
     ]
 
+    class Turned(Message):
+        """Another page is shown."""
+
+        def __init__(self, pages: Pages) -> None:
+            super().__init__()
+            self.pages = pages
+
     def __init__(self, names: Sequence[str], *, follow: Sequence[str] = (), id: str | None = None) -> None:
         super().__init__(id=id)
         self.names = list(names)
@@ -70,7 +78,9 @@ class Pages(Lines, can_focus=True):
         self.repaint()
 
     def turn_to(self, page: str) -> None:
-        self.page = page
+        if page != self.page:
+            self.page = page
+            self.post_message(self.Turned(self))
         self.repaint()
 
     def action_turn(self, pages: int) -> None:
