@@ -42,7 +42,7 @@ def number(value: float | None) -> Cell:
         return "–", "quiet"
     if not math.isfinite(value):
         return ("NaN" if math.isnan(value) else "inf" if value > 0 else "-inf"), "bad"
-    return (f"{value:.4g}" if abs(value) < 1000 else f"{value:.3g}"), ""
+    return (f"{value:.3f}" if 0.1 <= abs(value) < 1000 or value == 0 else f"{value:.3g}"), ""
 
 
 def tokens_per_s(run: RunSummary) -> Cell:

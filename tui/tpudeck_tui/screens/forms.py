@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from tpudeck.errors import InputError, TpudeckError
 from tpudeck_tui.screens.dialogs import Dialog
 
 __all__ = ["CommandForm", "Field", "Form", "Values", "fault_lines", "options", "required"]
+
+_MARKS = {"✓": "$success", "✗": "$error", "·": "$warning"}
 
 Answer = TypeVar("Answer")
 Values = Mapping[str, str]
@@ -109,7 +112,8 @@ class Form(Dialog[Answer]):
             checks = self.checks(values)
         except TpudeckError as error:
             checks = fault_lines(error)
-        for key, text in (("command", line), ("checks", "\n".join(filter(None, checks)))):
+        said = Content("\n").join(_coloured(text) for text in checks if text)
+        for key, text in (("command", Content(line)), ("checks", said)):
             shown = self.query_one(f"#{key}", Static)
             shown.update(text)
             shown.display = bool(text)
@@ -170,6 +174,12 @@ class CommandForm(Form[list[str]]):
 
     def answer(self, values: Values) -> list[str]:
         return self._words(values)
+
+
+def _coloured(check: str) -> Content:
+    """A check with its marks in their colours."""
+    parts = (Content.styled(mark, _MARKS.get(mark, "")) for mark in re.split("([✓✗·])", check))
+    return Content.assemble(*parts)
 
 
 def fault_lines(error: TpudeckError) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
+from textual.binding import ActiveBinding
 from textual.geometry import Size
 from textual.strip import Strip
 
@@ -66,8 +67,7 @@ class KeyBar(_Bar):
 
     def texts(self, width: int) -> list[tuple[str, str, str]]:
         keys: dict[str, tuple[str, str, str]] = {}
-        screen = self.screen
-        for active in sorted(screen.active_bindings.values(), key=lambda active: active.node is not screen):
+        for active in sorted(self.screen.active_bindings.values(), key=self._rank):
             binding = active.binding
             if binding.show and active.enabled and binding.action not in keys and self._offered(binding.action):
                 keys[binding.action] = (self.app.get_key_display(binding), binding.description, binding.key)
@@ -81,6 +81,13 @@ class KeyBar(_Bar):
             click = f"app.simulate_key('{key}')"
             found += [(f" {shown}", "key", click), (text, "muted", click)]
         return [*found, (" " * room, "", ""), (" ?", "key", "app.help"), (" Keys ", "muted", "app.help")]
+
+    def _rank(self, active: ActiveBinding) -> int:
+        """What is the screen's own comes first, what all screens have comes last."""
+        if active.node is not self.screen:
+            return 2
+        group = (active.binding.id or "").partition(".")[0]
+        return 0 if group == self.app.current_mode else 3 if group == "charts" else 1
 
     def _offered(self, action: str) -> bool:
         offers = getattr(self.screen, "offers", None)
