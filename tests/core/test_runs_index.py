@@ -189,3 +189,14 @@ def test_the_newest_runs_are_known_before_all_are_looked_at(home: Home) -> None:
         make(home, number)
     index = RunIndex(home)
     assert [run.id for run in index.newest(2)] == [run.id for run in index.refresh()][:2]
+
+
+def test_a_quick_look_sees_new_and_live_runs_and_a_thorough_one_also_what_became_of_ended_ones(home: Home) -> None:
+    ended, other = make(home, 1), make(home, 2, status="")
+    index = RunIndex(home)
+    index.refresh()
+    for folder in (ended, other):
+        write_json(folder / "status.json", {"status": "finished", "latest": {"step": 77}})
+    make(home, 3)
+    assert [run.step for run in index.refresh(thorough=False)] == [3, 77, 1]
+    assert [run.step for run in index.refresh()] == [3, 77, 77]

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["Watcher"]
 
 _SCREENFUL = 60
-_SHARE = 0.1
+_SHARE = 0.02
 """At most that share of the time goes into listing runs, however many there are."""
+_THOROUGH_EVERY_S = 5.0
+"""How soon it is seen that somebody else tagged or archived a run that has ended."""
 _AFTER_FAILURE_S = 5.0
 _FASTEST_S = 0.05
 """However short a time between looks is asked for."""
@@ -41,7 +43,7 @@ class Watcher:
         self._post = post
         self._index = RunIndex(home)
         self._runs: tuple[RunSummary, ...] | None = None
-        self._list_due = 0.0
+        self._list_due = self._thorough_due = 0.0
         self._followed: dict[Path, Followed] = {}
         self._wanted: frozenset[Path] = frozenset()
         self._asked = False
@@ -68,7 +70,7 @@ class Watcher:
 
     def look_now(self) -> None:
         """Don't wait for the next round: something was just changed."""
-        self._list_due = 0.0
+        self._list_due = self._thorough_due = 0.0
         self._wake.set()
 
     def taken(self) -> None:
@@ -107,9 +109,13 @@ class Watcher:
         started = time.monotonic()
         if started < self._list_due:
             return None
-        runs = tuple(self._index.refresh())
+        thorough = started >= self._thorough_due
+        runs = tuple(self._index.refresh(thorough=thorough))
         now = time.monotonic()
-        self._list_due = now + max(self.refresh_s, (now - started) / _SHARE)
+        rest_s = (now - started) / _SHARE
+        if thorough:
+            self._thorough_due = now + max(_THOROUGH_EVERY_S, rest_s)
+        self._list_due = now + (self.refresh_s if thorough else max(self.refresh_s, rest_s))
         if runs == self._runs:
             return None
         self._runs = runs
