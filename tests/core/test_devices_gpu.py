@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -75,3 +79,47 @@ def test_the_real_library_without_a_gpu_is_a_reason_and_no_error(proc: Path) -> 
         pytest.skip("this machine has a GPU")
     cores, (note,) = read_gpus(proc_root=proc)
     assert cores == [] and note.startswith("GPU: ")
+
+
+LIBRARY = """
+#include <string.h>
+/* The functions of NVIDIA's management library that a look uses, for two GPUs; the second is partitioned. */
+typedef struct { unsigned long long total, free, used; } memory_t;
+typedef struct { unsigned gpu, memory; } utilization_t;
+static int devices[2];
+int nvmlInitWithFlags(unsigned flags) { return 0; }
+int nvmlShutdown(void) { return 0; }
+const char *nvmlErrorString(int code) { return code == 3 ? "Not Supported" : "Unknown Error"; }
+int nvmlDeviceGetCount_v2(unsigned *count) { *count = 2; return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) { *device = &devices[index]; return 0; }
+int nvmlDeviceGetName(void *device, char *name, unsigned size) { strncpy(name, "NVIDIA L4", size); return 0; }
+int nvmlDeviceGetMemoryInfo(void *device, memory_t *memory) {
+    memory->total = 24ull << 30; memory->used = 6ull << 30; memory->free = 18ull << 30; return 0;
+}
+int nvmlDeviceGetUtilizationRates(void *device, utilization_t *rates) {
+    if (device == &devices[1]) return 3;
+    rates->gpu = 87; rates->memory = 40; return 0;
+}
+"""
+LOOK = (
+    "import json, sys; from pathlib import Path; from tpudeck.devices.gpu import read_gpus; cores, notes = read_gpus("
+)
+LOOK += "proc_root=Path(sys.argv[1])); print(json.dumps([[vars(core) for core in cores], notes]))"
+
+
+def test_readings_come_through_the_real_package_from_a_library_with_the_drivers_functions(proc: Path) -> None:
+    """As far as a GPU can be proved without one: the package's own calls and structures, and a library behind them."""
+    pytest.importorskip("pynvml")
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    library = proc / "libnvidia-ml.so.1"
+    subprocess.run([compiler, "-shared", "-fPIC", "-x", "c", "-", "-o", library], input=LIBRARY.encode(), check=True)
+    environ = dict(os.environ, LD_LIBRARY_PATH=str(proc))
+    done = subprocess.run([sys.executable, "-c", LOOK, proc], env=environ, capture_output=True, text=True, check=True)
+    (whole, partitioned), notes = json.loads(done.stdout)
+    assert (whole["name"], whole["duty_cycle_percent"]) == ("NVIDIA L4", 87)
+    assert (whole["hbm_used_bytes"], whole["hbm_total_bytes"]) == (6 * 2**30, 24 * 2**30)
+    assert partitioned["hbm_used_bytes"] == 6 * 2**30
+    assert partitioned["missing"]["duty_cycle_percent"] == "Not Supported"
+    assert notes == []
