@@ -18,7 +18,7 @@ from tpudeck.storage import write_json
 from tpudeck_tui.app import Deck
 from tpudeck_tui.commands import Command
 from tpudeck_tui.screens.forms import CommandForm, Field
-from tpudeck_tui.screens.work import CommandsDialog
+from tpudeck_tui.screens.work import CommandsDialog, aligned
 from tui.fakes import FakeRun
 from tui.views import until
 
@@ -91,7 +91,9 @@ async def test_a_model_is_pushed_to_the_hub(
     assert (tmp_path / "hub" / "models" / "org" / "tiny" / "README.md").exists()
 
 
-async def test_a_run_is_copied_to_a_bucket(deck: Deck, home: Home, object_store: ObjectStore) -> None:
+async def test_a_run_is_copied_to_a_bucket_and_fetched_from_it(
+    deck: Deck, home: Home, object_store: ObjectStore
+) -> None:
     run = FakeRun(home, "away")
     run.finish()
     async with deck.run_test(size=(120, 30), notifications=True) as pilot:
@@ -100,6 +102,14 @@ async def test_a_run_is_copied_to_a_bucket(deck: Deck, home: Home, object_store:
         await until(pilot, "gs://BUCKET/NAME")
         await pilot.press(*"gs://bucket/away", "enter")
         await until(pilot, "Copy away to a bucket: gs://bucket/away", within_s=30)
+        shutil.rmtree(run.folder)
+        await until(pilot, "No runs yet.")
+        await pilot.press("I")
+        await until(pilot, "name the run")
+        await pilot.press(*"gs://bucket/away", "enter")
+        await until(pilot, "Pull gs://bucket/away: ", within_s=30)
+        await until(pilot, "finished")
+    assert (home.runs / "away" / "run.json").exists()
 
 
 async def test_what_holds_a_run_back_is_told_or_why_it_cannot_be(deck: Deck, home: Home) -> None:
@@ -209,3 +219,30 @@ async def test_a_waiting_run_gets_another_priority(deck: Deck, home: Home) -> No
         await until(pilot, "another place in the queue")
     assert orjson.loads((run.folder / "meta.json").read_bytes())["priority"] == 7
     run.release()
+
+
+async def test_outside_text_is_shown_and_never_obeyed_in_dialogs(deck: Deck, home: Home) -> None:
+    nasty = "a [b] [red]x[/] [/usr/bin/x] \x1b[31m"
+    run = FakeRun(home, nasty)
+    run.finish()
+    async with deck.run_test(size=(120, 40), notifications=True) as pilot:
+        await until(pilot, "a [b]")
+        for key, words in (("i", "Ask a [b]"), ("E", "Export a [b]"), ("F", "Fork a [b]"), ("v", "What holds a [b]"),
+                           ("r", "Rename a [b]"), ("H", "Push a [b]"), ("D", "Delete a [b]")):  # fmt: skip
+            await pilot.press(key)
+            await until(pilot, words)
+            await pilot.press("escape")
+        await pilot.press("D", "y")
+        await until(pilot, "No runs yet.")
+        await pilot.press("T")
+        await until(pilot, "a [b] [red]x[/]")
+        deck.begin_command(["runs", "show", nasty], title=nasty)
+        await until(pilot, "there is no run", within_s=15)
+
+
+def test_a_table_printed_with_tabs_is_aligned() -> None:
+    assert aligned(["what\ttime", "a longer one\t3 ms", "no table"]) == [
+        "what          time",
+        "a longer one  3 ms",
+        "no table",
+    ]

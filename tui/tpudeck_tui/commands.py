@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import weakref
 from collections.abc import Sequence
@@ -48,6 +49,8 @@ class Command:
             start_new_session=True,
             env=dict(os.environ) | {"TPUDECK_HOME": str(home.root), "PYTHONSAFEPATH": "1", "PYTHONUTF8": "1"},
         )
+        # Also of a command that nobody looks at any more no zombie is kept.
+        threading.Thread(target=self._process.wait, name="command-ended", daemon=True).start()
 
     @property
     def line(self) -> str:

@@ -98,7 +98,7 @@ class RunActions(ModelActions):
         if not runs:
             self.app.say("only a run that has ended can be resumed", severity="warning")
             return
-        self._each(runs[:1], resume, f"{runs[0].name} goes on")
+        self._each(runs, resume, f"{_named(runs)} goes on" if len(runs) == 1 else "resumed")
 
     def action_fork(self) -> None:
         """A new run from the experiment of this one, anew or from one of its checkpoints."""

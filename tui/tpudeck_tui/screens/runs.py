@@ -71,6 +71,7 @@ class RunsScreen(RunActions, DeckScreen):
         shown("space", "mark", "Mark", "runs.mark"),
         shown("c", "compare", "Compare", "runs.compare", tooltip="Compare the marked runs"),
         shown("A", "archived", "Show or hide archived runs", "runs.archived", show=False),
+        shown("I", "fetch", "Fetch a run from a bucket", "runs.fetch", show=False),
         shown("T", "trash", "Deleted runs, and the way back", "runs.trash", show=False),
         shown("escape", "clear", "Clear filter and marks", "runs.clear", show=False),
     ]
@@ -179,6 +180,28 @@ class RunsScreen(RunActions, DeckScreen):
         self._archived = not self._archived
         self.app.say("archived runs are shown" if self._archived else "archived runs are hidden")
         self.show_runs(self.app.runs)
+
+    def action_fetch(self) -> None:
+        """Copy a run from a bucket, or follow one that is mirrored there while it runs elsewhere."""
+        from tpudeck_tui.screens.forms import CommandForm, Field, Values, required
+
+        if not self.app.may_write():
+            return
+
+        def words(values: Values) -> list[str]:
+            place = required(values, "place", "name the run: gs://BUCKET/NAME, or its id in the store of config.toml")
+            return ["runs", "follow" if values["follow"] == "yes" else "pull", place]
+
+        def answered(line: list[str] | None) -> None:
+            if line is not None:
+                self.app.begin_command(line, title=f"{line[1].capitalize()} {line[2]}")
+
+        fields = [
+            Field("place", "run", hint="gs://BUCKET/NAME, or an id in the store of config.toml"),
+            Field("follow", "follow", "no", choices=("no", "yes")),
+        ]
+        detail = "A run that has ended is copied; one that is mirrored from elsewhere can be followed until it ends."
+        self.app.push_screen(CommandForm("Fetch a run from a bucket", fields, words, detail=detail), answered)
 
     def action_trash(self) -> None:
         from tpudeck_tui.screens.trash import TrashDialog

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tpudeck_tui.app import Deck
     from tpudeck_tui.commands import Command
 
-__all__ = ["CommandDialog", "CommandsDialog"]
+__all__ = ["CommandDialog", "CommandsDialog", "aligned"]
 
 _LOOK_S = 0.2
 
