@@ -39,7 +39,13 @@ def here(tmp_path: Path) -> Surroundings:
     (root / "proc" / "meminfo").write_text("MemTotal:       16384000 kB\n")
     return Surroundings(
         home=Home(root / "home" / "deck"),
-        environ={"TERM": "xterm-256color", "LANG": "en_US.UTF-8", "HOME": str(root / "home"), "HF_TOKEN": "x"},
+        environ={
+            "TERM": "xterm-256color",
+            "LANG": "en_US.UTF-8",
+            "HOME": str(root / "home"),
+            "HF_TOKEN": "x",
+            "HF_HUB_OFFLINE": "1",
+        },
         versions=GOOD,
         python=(3, 12),
         user="ada",
@@ -176,6 +182,79 @@ def test_logind_that_kills_runs_at_logout_is_told_unless_the_user_lingers(here: 
     (here.root / "var/lib/systemd/linger").mkdir(parents=True)
     (here.root / "var/lib/systemd/linger/ada").touch()
     assert found(here, "logind") == []
+
+
+def test_tmux_that_closes_what_nobody_looks_at_is_told(here: Surroundings) -> None:
+    file = Path(here.environ["HOME"]) / ".tmux.conf"
+    file.write_text("# set -g destroy-unattached on\nset -g destroy-unattached off\nset -g mouse on\n")
+    assert found(here, "tmux") == []
+    file.write_text("set-option -g  destroy-unattached on\n")
+    assert "ends when you detach" in only(here, "tmux").message and "--detach" in only(here, "tmux").fix
+
+
+class Hub(http.server.BaseHTTPRequestHandler):
+    """A Hub that knows one token."""
+
+    def do_GET(self) -> None:
+        known = self.path == "/api/whoami-v2" and self.headers["Authorization"] == "Bearer good"
+        self.send_response(200 if known else 401)
+        self.end_headers()
+        self.wfile.write(b'{"name": "ada"}' if known else b"{}")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def hub() -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def with_token(here: Surroundings, token: str, endpoint: str) -> Surroundings:
+    environ = {key: value for key, value in here.environ.items() if key != "HF_HUB_OFFLINE"}
+    return replace(here, environ=environ | {"HF_TOKEN": token, "HF_ENDPOINT": endpoint})
+
+
+def test_the_hub_says_whether_it_knows_the_token(here: Surroundings, hub: str) -> None:
+    assert "the Hub knows you as ada" in [finding.message for finding in examine(with_token(here, "good", hub))]
+    refused = only(with_token(here, "old", hub), "hub")
+    assert refused.level == "error" and "hf auth login" in refused.fix
+
+
+def test_a_hub_that_does_not_answer_is_a_warning(here: Surroundings) -> None:
+    silent = only(with_token(here, "good", "http://127.0.0.1:9"), "hub")
+    assert silent.level == "warning" and "does not answer" in silent.message
+
+
+def with_store(here: Surroundings, home: Home, store: str) -> Surroundings:
+    home.settings_file.write_text(f'[storage]\nproject = "p"\nstore = "{store}"\n')
+    return replace(here, home=home)
+
+
+def test_the_bucket_that_is_set_up_is_looked_into(here: Surroundings, home: Home, object_store: Any) -> None:
+    readable = examine(with_store(here, home, "gs://bucket/team"))
+    assert "gs://bucket/team can be read" in [finding.message for finding in readable]
+    absent = only(with_store(here, home, "gs://nowhere/team"), "store")
+    assert absent.level == "error" and "is not there" in absent.message
+
+
+def test_a_bucket_that_does_not_answer_is_a_warning(
+    here: Surroundings, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9")
+    silent = only(with_store(here, home, "gs://bucket/team"), "store")
+    assert silent.level == "warning" and "does not answer" in silent.message
+
+
+def test_settings_that_are_wrong_are_a_finding_and_no_crash(here: Surroundings, home: Home) -> None:
+    home.settings_file.write_text("[storage]\nbogus = 1\n")
+    assert "bogus" in only(replace(here, home=home), "store").message
 
 
 def test_a_home_on_a_network_disk_is_told(here: Surroundings) -> None:

@@ -3,7 +3,8 @@
 ===================  =============================================================================
 ``surroundings``     everything the checks look at, in one place that tests can make up
 ``environment``      checks of packages, environment variables, locale and terminal
-``machine``          checks of chips, lock file, disk, memory, clock, credentials, logind
+``machine``          checks of chips, lock file, disk, memory, clock, logind, tmux
+``access``           checks of credentials, and of the Hub and the bucket they are for
 ``examination``      all checks, in order: :func:`examine`
 ``explanations``     known error texts: :func:`explain`
 ``refusals``         what cannot work is refused before anything starts

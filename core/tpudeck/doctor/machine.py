@@ -16,12 +16,12 @@ from tpudeck.units import format_bytes, format_duration
 
 __all__ = [
     "check_chips",
-    "check_credentials",
     "check_disk",
     "check_lock_file",
     "check_logind",
     "check_memory",
     "check_metadata",
+    "check_tmux",
     "memory_bytes",
 ]
 
@@ -114,6 +114,26 @@ def check_logind(here: Surroundings) -> Iterator[Finding]:
         )
 
 
+def check_tmux(here: Surroundings) -> Iterator[Finding]:
+    """Whether tmux is told to close what nobody looks at."""
+    home = Path(here.environ.get("HOME", "~"))
+    settings = Path(here.environ.get("XDG_CONFIG_HOME") or home / ".config")
+    for file in (here.root / "etc/tmux.conf", home / ".tmux.conf", settings / "tmux/tmux.conf"):
+        try:
+            text = file.read_text(errors="replace")
+        except OSError:
+            continue
+        found = re.findall(r"^\s*set(?:-option)?\b.*\b(destroy-unattached|exit-unattached)\s+(\S+)", text, re.MULTILINE)
+        for option, value in dict(found).items():
+            if value.strip("\"'").lower() not in {"off", "0"}:
+                yield Finding(
+                    "tmux",
+                    "warning",
+                    f"{option} {value} in {file}: what runs in tmux ends when you detach",
+                    f"set -g {option} off; or start runs with --detach: those are outside of tmux",
+                )
+
+
 def check_disk(here: Surroundings) -> Iterator[Finding]:
     """Room, and whether locks can be trusted, where runs live."""
     folder = here.home.root
@@ -160,37 +180,6 @@ def check_memory(here: Surroundings) -> Iterator[Finding]:
         low = total < 2 * _GIB
         fix = "training needs about 2 GiB: use a larger machine" if low else ""
         yield Finding("memory", "warning" if low else "ok", f"{format_bytes(total)} of memory", fix)
-
-
-def check_credentials(here: Surroundings) -> Iterator[Finding]:
-    """Whether buckets and the Hub will know us; nothing is asked over the network, and no secret is read."""
-    environ = here.environ
-    named = environ.get("GOOGLE_APPLICATION_CREDENTIALS")
-    default = Path(environ.get("HOME", "~")) / ".config/gcloud/application_default_credentials.json"
-    if named and not Path(named).is_file():
-        yield Finding(
-            "credentials",
-            "error",
-            f"GOOGLE_APPLICATION_CREDENTIALS names {named}, which is not there",
-            "unset it, or gcloud auth application-default login",
-        )
-    elif named or default.is_file() or here.on_google_cloud:
-        yield Finding("credentials", "ok", "Google Cloud credentials are there")
-    else:
-        yield Finding(
-            "credentials",
-            "note",
-            "no Google Cloud credentials: gs:// will not work",
-            "gcloud auth application-default login",
-        )
-    cache = Path(environ.get("HF_HOME") or Path(environ.get("HOME", "~")) / ".cache/huggingface")
-    known = any(environ.get(name) for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")) or (cache / "token").is_file()
-    yield Finding(
-        "credentials",
-        "ok" if known else "note",
-        "a Hub token is there" if known else "no Hub token: public data only, and nothing can be pushed",
-        "" if known else "hf auth login, or export HF_TOKEN=…",
-    )
 
 
 def check_metadata(here: Surroundings) -> Iterator[Finding]:
