@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from tpudeck.config import Home
 from tpudeck.errors import ArtefactError, InputError, InterruptedRunError
 from tpudeck.presets import FAMILIES, Experiment, experiment_from, merge
 from tpudeck.presets.schema import Tokenizer as Settings
-from tpudeck.storage import hash_file, read_json
+from tpudeck.storage import hash_file, read_json, write_json
 from tpudeck.tokenizer import artefacts, load
 from tpudeck.tokenizer.recipes import untrained
 from tpudeck.tokenizer.stage import ready
@@ -250,3 +251,17 @@ def test_a_recipe_that_changes_makes_other_keys_so_that_what_the_old_one_made_is
         recipes.update(untrained(settings, family.specials).to_str().encode())
     told = "a recipe has changed: raise artefacts._RECIPE_VERSION, and note the new pair here"
     assert (artefacts._RECIPE_VERSION, recipes.hexdigest()[:16]) == (2, "a51673123e810931"), told
+
+
+def test_a_run_that_goes_on_does_not_ask_where_its_tokenizer_came_from(home: Home, text: Path, tmp_path: Path) -> None:
+    made = jobs.run("tokenizer", experiment(text))
+    lone = tmp_path / "lone"
+    lone.mkdir()
+    load(made["folder"]).save(lone)
+    wanted = experiment(text, tokenizer={"source": str(lone)})
+    with jobs.temporary_folder(home, wanted, {}) as folder:
+        first = jobs.start("tokenizer", folder).result()
+        write_json(folder / "plan.json", {"tokenizer_hash": first["hash"]})
+        shutil.rmtree(lone)
+        again = jobs.start("tokenizer", folder).result()
+    assert (again["folder"], again["hash"], again["cached"]) == (first["folder"], first["hash"], True)

@@ -25,7 +25,7 @@ from tpudeck.errors import ArtefactError
 from tpudeck.storage import hash_file, write_json
 from tpudeck.tokenizer.loaded import manifest_of
 
-__all__ = ["find", "input_key", "keep", "versions"]
+__all__ = ["find", "find_by_hash", "input_key", "keep", "versions"]
 
 _FORMAT_VERSION = 1
 _RECIPE_VERSION = 2
@@ -67,6 +67,14 @@ def find(home: Home, key: str) -> dict[str, Any] | None:
             hint=f"put it back, or remove {folder} to make it again; shards made with it have to be made again too",
         )
     return manifest
+
+
+def find_by_hash(home: Home, hash_: str) -> dict[str, Any] | None:
+    """The manifest of the finished tokenizer whose file this is; none where there is none."""
+    for path in sorted(home.tokenizers.glob("*/manifest.json")):
+        if manifest_of(path.parent).get("hash") == hash_:
+            return find(home, path.parent.name)
+    return None
 
 
 def keep(home: Home, key: str, write: Callable[[Path], None], about: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from tpudeck.errors import InputError
 from tpudeck.jobs import Job
 from tpudeck.presets.schema import Experiment
 from tpudeck.runs.events import Noticed, PhaseChanged
-from tpudeck.storage import write_atomic, write_json
+from tpudeck.storage import read_json, write_atomic, write_json
 from tpudeck.tokenizer import artefacts, existing
 from tpudeck.tokenizer.loaded import load
 from tpudeck.tokenizer.roles import roles_of
@@ -42,6 +42,8 @@ def prepare(job: Job) -> dict[str, Any]:
     folder_out = _checked_out(Path(out)) if out else None
     job.writer.event(PhaseChanged(phase="tokenizer", promise_s=_PROMISE_S))
     stage = _Stage(job, experiment)
+    if planned := _planned(job):
+        return {**planned, "folder": str(job.home.tokenizers / planned["key"]), "cached": True}
     weights = pretrained.fitting(experiment)
     if experiment.tokenizer_source[0]:
         manifest, cached = stage.existing()
@@ -57,6 +59,15 @@ def prepare(job: Job) -> dict[str, Any]:
         folder_out.mkdir(parents=True, exist_ok=True)
         load(folder).save(folder_out, model_max_length=experiment.max_positions)
     return {**manifest, "folder": str(folder), "cached": cached, **({"out": str(folder_out)} if folder_out else {})}
+
+
+def _planned(job: Job) -> dict[str, Any] | None:
+    """The tokenizer that this run has trained with already, where it is here: nobody is asked for its source again."""
+    try:
+        hash_ = read_json(job.folder / "plan.json")["tokenizer_hash"]
+    except FileNotFoundError:
+        return None
+    return artefacts.find_by_hash(job.home, str(hash_))
 
 
 def _checked_out(out: Path) -> Path:
