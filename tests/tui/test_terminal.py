@@ -166,6 +166,13 @@ def test_a_locale_without_unicode_gets_ascii(home: Home) -> None:
         assert "loss" in console.text
 
 
+def test_the_command_line_hands_its_options_to_the_console(home: Home) -> None:
+    command = (sys.executable, "-m", "tpudeck.cli", "--readonly", "--ascii")
+    with terminal(command=command) as console:
+        console.until(lambda text: "No runs yet." in text and "read-only" in text)
+        assert console.text.isascii()
+
+
 def test_sigterm_leaves_like_q(home: Home) -> None:
     with terminal() as console:
         console.until("No runs yet.")

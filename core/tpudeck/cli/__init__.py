@@ -12,16 +12,19 @@ from typing import NoReturn
 
 __all__ = ["main"]
 
+_CONSOLE_OPTIONS = ("--readonly", "--refresh", "--ascii", "--store")
+"""What the console takes; in front of a command they mean nothing."""
+
 
 def main() -> NoReturn:
-    """Entry point of ``tpudeck``. Without a command it opens the console."""
+    """Entry point of ``tpudeck``. Without a command it opens the console, with whatever options that has."""
     _reopen_closed_streams()
     from tpudeck.errors import TpudeckError, of_system
 
     words = sys.argv[1:]
     completing = "_TPUDECK_COMPLETE" in os.environ  # the shell asks without words, and for the whole tree
-    if not words and not completing:
-        _open_console([])
+    if not completing and (not words or words[0].partition("=")[0] in _CONSOLE_OPTIONS):
+        _open_console(words)
     try:
         _refuse_bytes(words)
         if words[:1] == ["runs"] and not completing:

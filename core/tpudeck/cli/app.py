@@ -10,7 +10,7 @@ from tpudeck.cli import corpus, devices, doctor, hub, models, presets, run, runs
 app = typer.Typer(
     name="tpudeck",
     help="Train language models with TensorFlow/XLA on TPU, GPU or CPU; watch, stop, resume and compare. "
-    "Without a command it opens the console.",
+    "Without a command it opens the console, which takes --readonly, --refresh SECONDS, --ascii and --store FOLDER.",
     no_args_is_help=False,
     add_completion=True,
     rich_markup_mode=None,

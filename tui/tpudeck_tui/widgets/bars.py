@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -9,7 +10,6 @@ from textual.binding import ActiveBinding
 from textual.geometry import Size
 from textual.strip import Strip
 
-from tpudeck_tui.cells import fit
 from tpudeck_tui.widgets.canvas import Canvas
 
 __all__ = ["KeyBar", "TopBar"]
@@ -43,7 +43,7 @@ class TopBar(_Bar):
         self._tabs = tabs
         """Key, mode, title."""
         self.notes: tuple[tuple[str, str], ...] = ()
-        """Texts at the right, with their parts."""
+        """Texts at the right, with their parts; where there is no room for all, the first ones."""
 
     def texts(self, width: int) -> list[tuple[str, str, str]]:
         here = self.app.current_mode
@@ -54,11 +54,12 @@ class TopBar(_Bar):
             found.append((f" {key} {title} ", part, f"app.switch_mode('{mode}')"))
         used = sum(len(text) for text, _, _ in found)
         room = width - used - 1
-        notes = [(fit(text, max(0, room - 1)), part) for text, part in self.notes]
-        right = sum(len(text) + 2 for text, _ in notes)
-        if notes and right <= room:
-            found.append((" " * (room - right), "", ""))
-            found += [(f"{text}  ", part, "") for text, part in notes]
+        notes = list(self.notes)
+        while notes and sum(cell_len(text) + 2 for text, _ in notes) > room:
+            notes.pop()
+        right = sum(cell_len(text) + 2 for text, _ in notes)
+        found.append((" " * (room - right), "", ""))
+        found += [(f"{text}  ", part, "") for text, part in notes]
         return found
 
 
