@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from shardsets import tokenizer
 from tpudeck import launch
 from tpudeck.config import Home
 from tpudeck.errors import InputError
@@ -51,6 +52,7 @@ def test_a_name_that_could_be_a_path_is_refused(home: Home, name: str) -> None:
     [
         ("tokenizer.source=nowhere", "there is no tokenizer nowhere"),
         ("tokenizer.source=.", "tokenizer.json"),
+        ("shards.source=nowhere tokenizer.source=words", "nowhere holds no shards"),
         ("corpus.source=nowhere.txt", "nowhere.txt"),
         ("corpus.source=empty.txt", "holds no text"),
         ("corpus.source=rows.jsonl", "rows.jsonl has no column 'text'"),
@@ -65,8 +67,9 @@ def test_what_can_be_known_at_once_is_refused_and_nothing_is_written(
     monkeypatch.chdir(tmp_path)
     Path("empty.txt").touch()
     Path("rows.jsonl").write_text('{"words": "other"}\n')
+    tokenizer(Path("words"))
     with pytest.raises(InputError, match=words):
-        launch.create(resolve("quickstart", home=home, overrides=[override]).experiment, home=home)
+        launch.create(resolve("quickstart", home=home, overrides=override.split()).experiment, home=home)
     assert not home.runs.exists()
 
 
@@ -91,7 +94,7 @@ def test_an_interrupted_creation_leaves_nothing(home: Home, monkeypatch: pytest.
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(launch, "write_options", interrupted)
+    monkeypatch.setattr("tpudeck.launch.creation.write_options", interrupted)
     with pytest.raises(KeyboardInterrupt):
         launch.create(resolve("quickstart", home=home).experiment, home=home)
     assert list(home.runs.iterdir()) == []

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tpudeck import launch
+from tpudeck.launch import control
 
 
 def with_behaviour(create: Callable[..., Path]) -> Callable[..., Path]:
@@ -28,6 +29,6 @@ def with_behaviour(create: Callable[..., Path]) -> Callable[..., Path]:
 if __name__ == "__main__":
     from tpudeck.cli import main
 
-    launch.SUPERVISOR = (sys.executable, str(Path(__file__).with_name("supervisor.py")))
+    control.SUPERVISOR = (sys.executable, str(Path(__file__).with_name("supervisor.py")))
     launch.create = with_behaviour(launch.create)
     main()

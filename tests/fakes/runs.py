@@ -15,6 +15,7 @@ import pytest
 
 from tpudeck import launch
 from tpudeck.config import Home
+from tpudeck.launch import control
 from tpudeck.presets import resolve
 from tpudeck.runs import locks
 from tpudeck.runs.reader import RunReader, RunSnapshot
@@ -29,7 +30,7 @@ PATIENCE_S = 60.0
 def faked_supervisor() -> Iterator[None]:
     """Within this, `launch.start` starts a real supervisor over faked stages."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launch, "SUPERVISOR", (sys.executable, str(Path(__file__).with_name("supervisor.py"))))
+        patch.setattr(control, "SUPERVISOR", (sys.executable, str(Path(__file__).with_name("supervisor.py"))))
         yield
 
 
