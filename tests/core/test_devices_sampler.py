@@ -16,7 +16,7 @@ from tpudeck.config import Home
 from tpudeck.devices import Sample, SamplerProcess
 from tpudeck.devices.__main__ import _RotatedLines
 from tpudeck.devices.inventory import find_chips, find_holders
-from tpudeck.devices.peak import cpu_peak, measure_matrix_flops
+from tpudeck.devices.peak import cpu_peak
 from tpudeck.devices.sampler import Sampler
 from tpudeck.devices.tensorcore import TensorCoreProbe
 
@@ -222,8 +222,19 @@ def test_the_newest_sample_stays_with_a_reason_when_the_sampler_is_killed() -> N
         assert sampler.newest()[0] is not None
 
 
-def test_the_peak_of_this_cpu_is_that_of_a_machine_and_not_of_an_interpreter() -> None:
-    assert measure_matrix_flops(seconds=0.05) > 1e8
+def test_the_peak_of_this_cpu_is_that_of_a_machine_and_not_of_an_interpreter(home: Home) -> None:
+    assert cpu_peak(home, seconds=0.05) > 1e9
+
+
+def test_the_peak_is_measured_while_every_core_is_busy(home: Home, tmp_path: Path) -> None:
+    spin = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        busy = cpu_peak(Home(tmp_path), seconds=0.3)
+    finally:
+        for child in spin:
+            child.kill()
+            child.wait()
+    assert busy > 0.5 * cpu_peak(home, seconds=0.3)
 
 
 def test_the_best_measurement_of_this_kind_of_cpu_is_remembered(home: Home) -> None:

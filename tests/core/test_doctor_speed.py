@@ -18,7 +18,8 @@ from tpudeck.storage import write_json
 
 
 @pytest.fixture
-def experiment(home: Home) -> Experiment:
+def experiment(home: Home, monkeypatch: pytest.MonkeyPatch) -> Experiment:
+    monkeypatch.setenv("TPU_ACCELERATOR_TYPE", "v5litepod-8")  # as on a TPU VM: else launching is refused
     return resolve("bert-base-v5e-8", home=home).experiment
 
 
@@ -73,7 +74,7 @@ def test_the_utilisation_of_a_run_on_a_planned_tpu_is_against_all_its_chips(home
 def test_the_peak_of_a_cpu_is_measured(home: Home) -> None:
     experiment = resolve("tiny", home=home, overrides=["device.kind=cpu"]).experiment
     found = measure(logged(home, experiment, tokens_per_s=1000))
-    assert found.peak_flops_per_s is not None and "the best that was measured" in found.peak_of
+    assert found.peak_flops_per_s is not None and "measured" in found.peak_of
     assert found.verdict == "memory-bound"
 
 
@@ -88,7 +89,7 @@ def test_a_peak_below_what_the_run_does_is_no_peak(experiment: Experiment) -> No
         peak_of="a CPU",
     )
     assert found.utilisation is None and found.peak_flops_per_s is None and found.verdict == "unknown"
-    assert "busy machine" in found.peak_of
+    assert "not the peak" in found.peak_of
 
 
 def test_a_run_that_has_logged_nothing_is_told_so(home: Home, experiment: Experiment) -> None:
