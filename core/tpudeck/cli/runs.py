@@ -53,7 +53,7 @@ def list_runs(
         emit_json([run.to_dict() for run in runs])
         return
     if not runs:
-        narrate("no runs; tpudeck run quickstart makes one")
+        narrate(f"no runs in {store}" if store else "no runs; tpudeck run quickstart makes one")
         return
     columns = ("run", "status", "step", "loss", "eval loss", "age", "tokens/s", "name", "evidence")
     emit_table(columns, [_row(run) for run in runs], fit=True)

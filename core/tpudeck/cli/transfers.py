@@ -145,9 +145,11 @@ def _from_hub(source: str, noun: str, kind: Kind, folder: Path | None, revision:
 def bucket_location(text: str) -> str:
     from tpudeck.errors import InputError
     from tpudeck.storage import is_bucket
+    from tpudeck.storage.client import split
 
     if not is_bucket(text):
         raise InputError(f"a place is gs://BUCKET/NAME or hub:ORG/NAME, got {text!r}")
+    split(text)  # says so where no bucket is named
     return text.rstrip("/")
 
 
@@ -176,11 +178,13 @@ def _key_at(location: str) -> str:
     import orjson
 
     from tpudeck.errors import ArtefactError
+    from tpudeck.storage import sets
     from tpudeck.storage.bucket import read_bytes
 
     try:
         return _key_in(orjson.loads(read_bytes(f"{location}/manifest.json")))
     except (FileNotFoundError, orjson.JSONDecodeError):
+        sets.read_contents(location)  # says so where there is no set, or half of one
         raise ArtefactError(f"{location} has no manifest", hint="name a folder to copy it to") from None
 
 
