@@ -88,13 +88,17 @@ class Chart(Canvas, can_focus=True):
 
     def show(self, lines: Sequence[Line], flags: Sequence[Flag] = ()) -> None:
         """Draw these curves from now on; cursor, window and settings stay."""
+        before = [(curve, len(curve)) for curve in self.view.curves], self.flags
         self.view.curves, self.flags = follow(self.view.curves, tuple(lines)), tuple(flags)
-        self.view.keep_to_axes()
-        self.repaint()
+        if before != ([(curve, len(curve)) for curve in self.view.curves], self.flags):
+            self.view.keep_to_axes()
+            self.repaint()
 
     def show_as(self, title: str, *, smoothing: float, from_zero: bool) -> None:
         """Be the chart of another quantity."""
         self.chart_title, self.from_zero, self.view.smoothing = title, from_zero, smoothing
+        self.view.curves = []
+        self.repaint()
 
     def paint(self, size: Size) -> list[Strip]:
         look = Look(
