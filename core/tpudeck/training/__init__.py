@@ -16,11 +16,14 @@
     step           forward, backward, update: one optimizer step of one replica
     loop           many steps in one call, on all replicas
     evaluate       loss, perplexity and accuracy on fixed masks, and what token frequencies alone would score
-    checkpoints    written aside, manifest last, verified when read
     setup          all that a run needs before its first step, and its plan
+    pace           how many steps a call does
     meter          from the outcomes of calls to lines of metrics
-    trainer        the training stage: what happens when
+    checkpoints    written aside, manifest last
     environment    what the last digits depend on besides the seed
+    keeper         what is kept in a checkpoint, when, and how an attempt goes on from it
+    profiling      some steps recorded by TensorFlow's profiler; trace says where their time went
+    trainer        the training stage: what happens when
     export, fill   what a checkpoint is good for
 
 Everything random is a pure function of (seed, step), so a resumed run equals an uninterrupted one, to the last bit on

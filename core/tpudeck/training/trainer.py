@@ -16,24 +16,18 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tpudeck import pretrained
-from tpudeck.errors import ArtefactError, InterruptedRunError, TrainingDivergedError, disk_is_full, in_one_line
+from tpudeck.errors import InterruptedRunError, TrainingDivergedError, in_one_line
 from tpudeck.presets import FAMILIES
 from tpudeck.runs.events import (
     AlertRaised,
-    AttemptStarted,
-    CheckpointRejected,
-    CheckpointSaved,
     Compiled,
     Evaluated,
     Noticed,
@@ -41,11 +35,9 @@ from tpudeck.runs.events import (
     SamplesFilled,
 )
 from tpudeck.training.batches import Ahead
-from tpudeck.training.checkpoints import CheckpointWriter, assign
-from tpudeck.training.environment import differences, environment
-from tpudeck.training.evaluate import Score
 from tpudeck.training.fill import fill_sample
 from tpudeck.training.initial import start_from
+from tpudeck.training.keeper import Keeper, Standing
 from tpudeck.training.learning_rate import learning_rate
 from tpudeck.training.meter import Meter
 from tpudeck.training.pace import Pace
@@ -57,7 +49,6 @@ if TYPE_CHECKING:
     from tpudeck.jobs import Job
     from tpudeck.plan import Schedule
     from tpudeck.presets import Experiment
-    from tpudeck.runs.checkpoints import Checkpoint
     from tpudeck.training.inputs import Inputs
 
 __all__ = ["run"]
@@ -88,14 +79,6 @@ def _remarks(experiment: Experiment) -> Iterator[str]:
         yield f"{experiment.tokenizer.kind} loses spaces where a text is continued; tokenizer.kind = byte_bpe does not"
 
 
-@dataclass
-class _Best:
-    """The lowest evaluation loss so far."""
-
-    step: int | None = None
-    loss: float = math.inf
-
-
 class Trainer:
     """One attempt."""
 
@@ -105,8 +88,6 @@ class Trainer:
         self._experiment = inputs.experiment
         self._training = training
         self._schedule = schedule
-        self._checkpoints = CheckpointWriter(job.folder / "checkpoints", keep=inputs.experiment.train.keep_checkpoints)
-        self._environment = environment(training.machine)
         self._pace = Pace(
             step_s=training.step_s,
             total_steps=schedule.total_steps,
@@ -117,11 +98,7 @@ class Trainer:
         self._compilations = {"training": 0, "evaluation": 0}
         self._noticed: set[str] = set()
         self._profiler = Profiler(job)
-        self._step = 0
-        self._best = _Best()
-        self._scores: dict[int, Score] = {}
-        self._saved_step: int | None = None
-        self._saved_time = time.monotonic()
+        self._standing = Standing()
         self._meter = Meter(
             every_steps=schedule.log_every_steps,
             tokens_per_step=schedule.global_batch * inputs.experiment.shards.sequence_length,
@@ -129,50 +106,21 @@ class Trainer:
             late=training.machine.kind != "cpu",
             write=lambda step, values: job.writer.metrics(step, **values),
         )
+        self._keeper = Keeper(job, inputs, training, schedule, self._meter, self._standing)
 
     def run(self) -> dict[str, Any]:
-        resumed = self._restore()
+        resumed = self._keeper.restore()
         try:
             if not resumed and self._experiment.model.weights:
                 self._start_from_weights()
             self._train()
             self._take_stock(at_end=True)
         except TrainingDivergedError as error:
-            self._step = error.step or self._step
+            self._standing.step = error.step or self._step
             self._job.writer.event(AlertRaised(alert="nan", message=error.message, level="error", step=self._step))
             self._progress(force=True)
-            raise TrainingDivergedError(error.message, hint=self._way_out(), step=error.step) from error
+            raise TrainingDivergedError(error.message, hint=self._keeper.way_out(), step=error.step) from error
         return self._result()
-
-    def _way_out(self) -> str:
-        """What to do about a loss that is no number."""
-        lower = f"--set train.learning_rate={self._experiment.train.learning_rate / 3:.2g}"
-        fork = f"tpudeck runs fork {self._job.folder.name}"
-        kept = next(iter(self._checkpoints), None)
-        if kept is None:
-            return f"{fork} {lower} begins anew with a lower learning rate"
-        return f"{fork} --checkpoint last {lower} goes on from step {kept.step:,} with a lower learning rate"
-
-    def _restore(self) -> bool:
-        """Go on from the newest checkpoint that is whole; false where there is none."""
-        writer = self._job.writer
-        found = self._checkpoints.newest(
-            lambda step, reason: writer.event(CheckpointRejected(step=step, reason=reason))
-        )
-        if found is not None:
-            self._require_own_tokenizer(found)
-            assign(self._training.model.weights, found.weights(), source=found.folder)
-            assign(self._training.optimizer.state, found.optimizer(), source=found.folder)
-            self._step = self._saved_step = found.step
-            if found.best_eval_loss is not None:
-                self._best = _Best(found.best_step, found.best_eval_loss)
-            if found.unlogged:
-                self._meter.restore(found.unlogged)
-            if found.score is not None:
-                self._scores[found.step] = Score(**found.score)
-        changed = differences(found.environment, self._environment) if found else ()
-        writer.event(AttemptStarted(resume_from_step=self._step, environment_changed=changed))
-        return found is not None
 
     def _start_from_weights(self) -> None:
         """Take existing weights over, see how good they are, and keep them: nothing later asks for their source."""
@@ -181,14 +129,9 @@ class Trainer:
         self._job.writer.event(Noticed(message=f"starts from {weights.name}: {started.in_words()}"))
         self._take_stock(at_end=True)
 
-    def _require_own_tokenizer(self, checkpoint: Checkpoint) -> None:
-        """The same numbers mean other words to another tokenizer."""
-        ours, theirs = self._inputs.tokenizer.hash, checkpoint.tokenizer_hash
-        if theirs not in {"", ours}:
-            raise ArtefactError(
-                f"{checkpoint.folder} was trained with the tokenizer {theirs[:12]}, and this run has {ours[:12]}",
-                hint="put that tokenizer back, or start a new run",
-            )
+    @property
+    def _step(self) -> int:
+        return self._standing.step
 
     # ---- training
 
@@ -218,7 +161,7 @@ class Trainer:
         ahead.prepare(first + count, after)
         rates = self._learning_rates(first, count)
         outcome = self._training.loop(batches, first, rates)
-        self._step = first + count
+        self._standing.step = first + count
         waited_for = self._meter.add(first, outcome, learning_rate=float(rates[-1]), input_wait_s=wait_s)
         if waited_for:
             self._pace.took(waited_for, time.perf_counter() - start)
@@ -256,7 +199,7 @@ class Trainer:
         every = self._schedule.eval_every_steps
         evaluated = (at_end or bool(every and self._step % every == 0)) and self._evaluate()
         self._count_compilations()
-        if at_end or self._checkpoint_is_due():
+        if at_end or self._keeper.due:
             self._save()
         if evaluated:
             self._fill_samples()
@@ -268,33 +211,21 @@ class Trainer:
     def _stop_if_asked(self) -> None:
         if self._job.stopping:
             self._save()
+            kept = "its checkpoint is kept" if self._keeper.saved else "the checkpoint before is kept"
             raise InterruptedRunError(
                 f"training was asked to stop after step {self._step} of {self._schedule.total_steps}",
-                hint="its checkpoint is kept: resume goes on from there",
+                hint=f"{kept}: resume goes on from there",
             )
-
-    def _checkpoint_is_due(self) -> bool:
-        steps, seconds = self._schedule.checkpoint_every_steps, self._schedule.checkpoint_every_s
-        by_steps = steps and self._step % steps == 0
-        by_clock = seconds and time.monotonic() - self._saved_time >= seconds
-        return bool(by_steps or by_clock or self._best.step == self._step or self._request.exists())
-
-    @property
-    def _request(self) -> Path:
-        return self._job.folder / "requests" / "checkpoint.json"
 
     def _evaluate(self) -> bool:
         """Score the model on the whole validation set; false where this step has been scored already."""
-        if self._step in self._scores:
+        if self._standing.scored_step == self._step:
             return False
         self._meter.pause()
         compiled = self._training.evaluator.compilations
         self._phase("evaluating", _LEAST_PROMISE_S if compiled else _COMPILING_PROMISE_S[self._training.machine.kind])
         score = self._training.evaluator(self._training.batches.evaluation(), between=self._between_evaluation_batches)
-        best = score.loss < self._best.loss
-        if best:
-            self._best = _Best(self._step, score.loss)
-        self._scores[self._step] = score
+        best = self._standing.scored(score)
         self._job.writer.event(
             Evaluated(
                 step=self._step,
@@ -327,44 +258,12 @@ class Trainer:
             self._job.writer.event(Noticed(message=message, level="warning"))
 
     def _save(self) -> None:
-        """Keep the state of this step, unless it has been kept already. A full disk is no reason to stop before the
-        end: the next checkpoint tries again."""
-        if self._saved_step != self._step:
+        """Keep the state of this step, unless it has been kept already."""
+        if not self._keeper.saved:
             self._meter.pause()
             self._phase("checkpointing", _CHECKPOINTING_PROMISE_S)
-            try:
-                self._write_checkpoint()
-            except OSError as error:
-                if not disk_is_full(error) or self._step == self._schedule.total_steps:
-                    raise
-                message = f"the disk is full: no checkpoint at step {self._step}"
-                self._job.writer.event(AlertRaised(alert="disk", message=message, level="error", step=self._step))
-        self._saved_time = time.monotonic()
-        self._request.unlink(missing_ok=True)
-
-    def _write_checkpoint(self) -> None:
-        score = self._scores.get(self._step)
-        saved = self._checkpoints.save(
-            self._training.model.weights,
-            self._training.optimizer.state,
-            step=self._step,
-            tokenizer_hash=self._inputs.tokenizer.hash,
-            score=asdict(score) if score else None,
-            best_step=self._best.step,
-            best_eval_loss=self._best.loss if self._best.step is not None else None,
-            unlogged=self._meter.state(),
-            environment=self._environment,
-        )
-        self._saved_step = self._step
-        self._job.writer.event(
-            CheckpointSaved(
-                step=self._step,
-                path=str(saved.folder.relative_to(self._job.folder)),
-                size_bytes=saved.size_bytes,
-                best=self._best.step == self._step,
-            )
-        )
-        self._job.writer.sync()
+            self._keeper.save()
+        self._keeper.settle()
 
     # ---- what the outside sees
 
@@ -394,7 +293,7 @@ class Trainer:
         self._meter.resume()
 
     def _progress(self, *, force: bool = False) -> None:
-        latest, score = self._meter.latest, self._latest_score
+        latest, score = self._meter.latest, self._standing.score
         self._job.progress(
             self._step,
             self._schedule.total_steps,
@@ -406,12 +305,8 @@ class Trainer:
             tokens_per_s=latest.get("tokens_per_s"),
         )
 
-    @property
-    def _latest_score(self) -> Score | None:
-        return self._scores[max(self._scores)] if self._scores else None
-
     def _result(self) -> dict[str, Any]:
-        score = self._latest_score
+        score = self._standing.score
         assert score is not None, "evaluated at the end"
         return {
             "steps": self._step,
@@ -421,7 +316,7 @@ class Trainer:
             "perplexity": score.perplexity,
             "accuracy": score.accuracy,
             "baseline_loss": score.baseline_loss,
-            "best_eval_loss": self._best.loss,
-            "best_step": self._best.step,
+            "best_eval_loss": self._standing.best_loss,
+            "best_step": self._standing.best_step,
             "device": self._training.machine.name,
         }
