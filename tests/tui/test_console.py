@@ -86,6 +86,20 @@ async def test_the_order_is_remembered(deck: Deck, home: Home) -> None:
         assert text.index("run-00") < text.index("run-02")
 
 
+async def test_the_page_of_live_is_remembered(deck: Deck, home: Home) -> None:
+    fill(home, 1)
+    async with deck.run_test(size=(100, 30), notifications=True) as pilot:
+        await pilot.press("4")
+        await until(pilot, "run-00")
+        deck.screen.query_one("#pages", Pages).focus()
+        await pilot.press("right", "right")
+        await until(pilot, "perplexity  accuracy")
+    again = Deck(home, refresh_s=0.05)
+    async with again.run_test(size=(100, 30), notifications=True) as pilot:
+        await pilot.press("4")
+        await until(pilot, "perplexity  accuracy")
+
+
 async def test_marked_runs_are_overlaid_and_their_differences_shown(deck: Deck, home: Home) -> None:
     for number, rate in enumerate(("1e-3", "2e-3")):
         run = FakeRun(home, f"rate-{number}", number=number, experiment=f"[train]\nlearning_rate = {rate}\nsteps = 9\n")
@@ -537,3 +551,24 @@ async def test_the_key_bar_offers_only_what_can_be_done_to_the_run(deck: Deck, h
         await pilot.press("S")
         await until(pilot, "only a run that is going on can be stopped")
     run.release()
+
+
+async def test_a_name_in_the_keymap_that_nothing_has_is_told(home: Home) -> None:
+    home.settings_file.write_text('[console.keys]\n"run.stopp" = "f8"\n"run.stop" = "f7"\n"chart.log" = "f6"\n')
+    deck = Deck(home, refresh_s=0.05)
+    async with deck.run_test(size=(100, 30), notifications=True) as pilot:
+        text = await until(pilot, "nothing is called run.stopp", within_s=20)
+        assert "chart.log" not in text
+
+
+async def test_two_consoles_look_at_the_same_runs(deck: Deck, home: Home) -> None:
+    run = FakeRun(home, "shared")
+    run.finish()
+    other = Deck(home, refresh_s=0.05)
+    async with deck.run_test(size=(100, 30), notifications=True) as one, other.run_test(size=(100, 30)) as two:
+        await until(one, "shared")
+        await until(two, "shared")
+        await one.press("r", "ctrl+u", *"renamed", "enter")
+        await until(two, "renamed")
+        await two.press("D", "y")
+        await until(one, "No runs yet.")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
+from textual.dom import DOMNode
 from textual.screen import Screen
 
 from tpudeck.config import Home
@@ -56,6 +57,12 @@ def _collect_garbage_from_now_on() -> None:
 def _screen(module: str, name: str) -> Screen[Any]:
     screen: Screen[Any] = getattr(import_module(module), name)()
     return screen
+
+
+def _binding_ids(owner: type[DOMNode]) -> set[str]:
+    """The names of all keys of a class and of those below it."""
+    own = {binding.id for binding in owner.BINDINGS if isinstance(binding, Binding) and binding.id}
+    return own.union(*(_binding_ids(below) for below in owner.__subclasses__()))
 
 
 class Deck(Looks):
@@ -109,9 +116,19 @@ class Deck(Looks):
         self._commands_timer = self.set_interval(_COMMANDS_S, self._look_at_commands, pause=True)
         if self.settings.problem:
             self.set_timer(0.1, partial(self.say, self.settings.problem, severity="warning"))
+        if self.settings.keys:
+            self.run_worker(self._check_keys, thread=True)
 
     def on_unmount(self) -> None:
         self.watcher.stop()
+
+    def _check_keys(self) -> None:
+        """Say which names of the user's keymap nothing is called."""
+        for module, _ in _SCREENS.values():
+            import_module(module)
+        if unknown := sorted(set(self.settings.keys) - _binding_ids(DOMNode)):
+            text = f"{self.home.settings_file.name}: nothing is called {', '.join(unknown)}; ? shows the names"
+            self.call_from_thread(self.say, text, severity="warning")
 
     # News.
 

@@ -76,6 +76,8 @@ def _progress_line(run: RunSummary, width: int, loading: float | None) -> TextLi
         parts += [("  left ", "muted"), (format_duration(run.remaining_s), "bright")]
     elif run.duration_s is not None:
         parts += [("  for " if run.live else "  took ", "muted"), (format_duration(run.duration_s), "bright")]
+    if parts and share is None:
+        parts[0] = (parts[0][0].lstrip(), parts[0][1])
     for label, value in (("loss", run.loss), ("eval", run.eval_loss)):
         if value is not None:
             text, part = run_cells.number(value)
@@ -203,8 +205,8 @@ def _trouble(seen: Seen, width: int) -> list[TextLine]:
     return [*lines, []] if lines else []
 
 
-_USUAL_PHASES = frozenset({"training", "evaluating", "checkpointing"})
-"""They take turns all the time; what comes of them is told anyway."""
+_USUAL_PHASES = frozenset({"training", "evaluating", "checkpointing", "tokenizer", "shards"})
+"""They take turns all the time, or are stages; what comes of them is told anyway."""
 
 
 def _tell(line: EventLine) -> tuple[str, str] | None:

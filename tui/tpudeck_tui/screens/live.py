@@ -67,7 +67,10 @@ class LiveScreen(RunActions, ChartScreen):
         side = Grid(*(self.chart(metric.key, self._settings(metric)) for metric in METRICS[1:]), id="side")
         main = Container(self.chart("main", self._settings(METRICS[0])), id="main")
         yield Container(main, side, id="panels")
-        yield Pages(tuple(PAGES), follow=("Log",), id="pages")
+        pages = Pages(tuple(PAGES), follow=("Log",), id="pages")
+        kept = self.app.memory.get("live.page", pages.page)
+        pages.page = kept if kept in PAGES else pages.page
+        yield pages
 
     def _settings(self, metric: Metric) -> Chart:
         return Chart(
@@ -169,6 +172,10 @@ class LiveScreen(RunActions, ChartScreen):
             at = paths.index(self.folder) if self.folder in paths else -by
             self.app.chosen_run = paths[(at + by) % len(paths)]
             self.app.follow(self.followed())
+
+    @on(Pages.Turned)
+    def _remember_page(self, message: Pages.Turned) -> None:
+        self.app.memory.keep("live.page", message.pages.page)
 
     def meant_runs(self) -> list[RunSummary]:
         return [self._seen.snapshot.summary] if self._seen else []

@@ -80,6 +80,7 @@ class RunsScreen(RunActions, DeckScreen):
         super().__init__()
         self._query: Query = parse_query("")
         self._archived = False
+        """Whether archived runs are shown."""
         self._filter_line: FilterLine | None = None
         self._configs: dict[str, Mapping[str, Any]] = {}
 
