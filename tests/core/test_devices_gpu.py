@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tpudeck.devices.gpu import read_gpus
+from tpudeck.devices.gpu import compute_capabilities, read_gpus
 
 
 class NVMLError(Exception):
@@ -40,6 +40,9 @@ class FakeNvml(SimpleNamespace):
     def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:  # noqa: N802
         return SimpleNamespace(used=5 * 2**30, total=40 * 2**30)
 
+    def nvmlDeviceGetCudaComputeCapability(self, handle: int) -> list[int]:  # noqa: N802
+        return [8, handle]
+
     def nvmlDeviceGetUtilizationRates(self, handle: int) -> Any:  # noqa: N802
         if handle == 1:
             raise NVMLError("Not Supported")
@@ -55,6 +58,12 @@ def proc(tmp_path: Path) -> Path:
 
 def test_without_a_driver_there_are_no_gpus_and_nothing_to_say(tmp_path: Path) -> None:
     assert read_gpus(proc_root=tmp_path) == ([], [])
+
+
+def test_compute_capabilities_are_those_that_the_library_tells(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
+    assert compute_capabilities(proc_root=proc) == [(8, 0), (8, 1)]
+    assert compute_capabilities(proc_root=proc / "elsewhere") == []
 
 
 def test_a_gpu_has_its_readings_or_the_librarys_reason(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:

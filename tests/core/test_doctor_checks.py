@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import threading
 import time
@@ -16,7 +17,7 @@ import pytest
 
 from tpudeck import launch
 from tpudeck.config import Home
-from tpudeck.doctor import Finding, Surroundings, examine, refuse_what_cannot_start, refuse_what_cannot_work
+from tpudeck.doctor import Finding, Surroundings, examine, refusals, refuse_what_cannot_start, refuse_what_cannot_work
 from tpudeck.errors import InputError, RetryLaterError
 from tpudeck.presets import Experiment, experiment_from
 
@@ -390,6 +391,16 @@ def test_a_model_whose_state_alone_is_more_than_the_memory_is_refused(here: Surr
     refuse_what_cannot_work(shaped("tpu", 4), vm)
     with pytest.raises(InputError, match=r"each device of a v5e has 16\.0 GiB"):
         refuse_what_cannot_work(shaped("tpu", 6), vm)
+
+
+def test_a_precision_that_the_gpus_lack_is_refused(here: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here.root / "dev" / "nvidia0").touch()
+    train = {"steps": 1, "replica_batch_size": 8, "precision": "bfloat16"}
+    wanted = experiment_from({"train": train, "device": {"kind": "gpu"}})
+    for newest, refused in (((7, 5), True), ((8, 0), False)):
+        monkeypatch.setattr(refusals, "compute_capabilities", lambda newest=newest, **_: [(7, 0), newest])
+        with pytest.raises(InputError, match=r"8\.0 or more, got 7\.5") if refused else contextlib.nullcontext():
+            refuse_what_cannot_work(wanted, here)
 
 
 def test_without_tensorflow_nothing_is_started(here: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tpudeck.devices.readings import Core
 
-__all__ = ["read_gpus"]
+__all__ = ["compute_capabilities", "read_gpus"]
 
 _NO_TENSORCORE = "NVML does not report how busy the matrix units are"
 
@@ -26,6 +26,22 @@ def read_gpus(*, proc_root: Path = Path("/proc")) -> tuple[list[Core], list[str]
     except pynvml.NVMLError as error:
         return [], [f"GPU: {error}"]
     return [_read(pynvml, index) for index in range(count)], []
+
+
+def compute_capabilities(*, proc_root: Path = Path("/proc")) -> list[tuple[int, int]]:
+    """Of every GPU; empty where there is no driver, or nobody to ask."""
+    if not (proc_root / "driver" / "nvidia").is_dir():
+        return []
+    try:
+        import pynvml
+    except ImportError:
+        return []
+    try:
+        pynvml.nvmlInit()
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        return [tuple(pynvml.nvmlDeviceGetCudaComputeCapability(handle)) for handle in handles]
+    except pynvml.NVMLError:
+        return []
 
 
 def _read(nvml: Any, index: int) -> Core:

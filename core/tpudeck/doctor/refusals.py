@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING
 
+from tpudeck.devices.gpu import compute_capabilities
 from tpudeck.devices.inventory import Holder
 from tpudeck.doctor.environment import package_faults
 from tpudeck.doctor.machine import memory_bytes
@@ -26,6 +27,8 @@ _LARGEST_HOST = {"v2": 8, "v3": 8, "v4": 4, "v5e": 8, "v5p": 4, "v6e": 8}
 """Devices of the largest slice that has a single host."""
 _TPU_HOST = ("TPU_ACCELERATOR_TYPE", "TPU_WORKER_", "COLAB_TPU")
 """How the variables begin that a host with a TPU sets, also where a container hides the bus."""
+_BFLOAT16 = (8, 0)
+"""The first compute capability of NVIDIA's that multiplies in bfloat16."""
 _RUN = "tpudeck.training"
 """What the command line of a run's training says."""
 
@@ -43,6 +46,7 @@ def refuse_what_cannot_work(experiment: Experiment, here: Surroundings | None = 
     _refuse_without_tensorflow()
     if experiment.device.kind == "gpu":
         _refuse_without_gpu(surroundings)
+        _refuse_without_bfloat16(experiment, surroundings)
     if not _wants_tpu(experiment, surroundings):
         if experiment.device.kind == "cpu" or not _has_gpu(surroundings):
             _refuse_too_large(experiment, memory_bytes(surroundings)[0], "this machine has")
@@ -131,6 +135,17 @@ def _refuse_without_gpu(here: Surroundings) -> None:
         raise InputError(
             "this machine has no GPU, got device.kind = gpu",
             hint="set device.kind to auto or cpu; where there is one, install its driver",
+        )
+
+
+def _refuse_without_bfloat16(experiment: Experiment, here: Surroundings) -> None:
+    """Where all that the driver knows of are too old for it."""
+    found = compute_capabilities(proc_root=here.root / "proc")
+    if experiment.train.precision == "bfloat16" and found and max(found) < _BFLOAT16:
+        major, minor = max(found)
+        raise InputError(
+            f"bfloat16 needs a GPU of compute capability 8.0 or more, got {major}.{minor}",
+            hint="use train.precision = float32",
         )
 
 
