@@ -83,3 +83,14 @@ def test_a_text_ends_with_the_positions(tiny_runs: TinyRuns) -> None:
     room = model.most_tokens - len(tokenizer.rust.encode("the", add_special_tokens=False).ids)
     texts = [generate(model, tokenizer, "the", tokens=tokens, seed=3)["generated"] for tokens in (room, 1000)]
     assert texts[0] == texts[1] != "the"
+
+
+def test_a_model_is_traced_once_however_often_it_goes_on_with_texts_of_one_length(
+    tiny_runs: TinyRuns,
+) -> None:
+    model, tokenizer = loaded(tiny_runs, "gpt2")
+    traced, plain = [], model.unpadded_logits
+    object.__setattr__(model, "unpadded_logits", lambda *inputs: (traced.append(1), plain(*inputs))[1])
+    for seed in (1, 2, 3):
+        generate(model, tokenizer, "the", tokens=4, seed=seed)
+    assert len(traced) == 1

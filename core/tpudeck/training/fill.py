@@ -66,11 +66,10 @@ def generate(
     ids = list(tokenizer.rust.encode(text, add_special_tokens=False).ids) or [tokenizer.bos_id]
     _require_room(model, len(ids))
     length = min(model.most_tokens, len(ids) + tokens)
-    next_logits = tf.function(model.logits, autograph=False)
     while len(ids) < length:
         padded = np.full((1, length), tokenizer.pad_id, np.int32)
         padded[0, : len(ids)] = ids
-        logits_V = next_logits(tf.constant(padded), tf.constant([[len(ids) - 1]])).numpy()[0, 0]
+        logits_V = model.traced_logits(tf.constant(padded), tf.constant([[len(ids) - 1]])).numpy()[0, 0]
         token = _draw(logits_V, temperature, most_likely, seed, len(ids))
         if token == tokenizer.eos_id:
             break

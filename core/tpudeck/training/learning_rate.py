@@ -1,4 +1,5 @@
-"""The learning rate of a step: linear warm-up, then a linear or cosine fall to zero.
+"""The learning rate of a step: linear warm-up, then a fall to zero, linear (Devlin et al. 2018) or as a cosine
+(Loshchilov and Hutter 2017).
 
 It is computed on the host and handed to the step as a number, so the compiled program doesn't depend on how long the
 run is.

@@ -8,7 +8,8 @@ logits.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -54,6 +55,12 @@ class LanguageModel:
         `where` says which dropout to draw; none: nothing is dropped.
         """
         return self.unpadded_logits(ids_BS, positions_BP, where) + _padding(self.vocabulary)
+
+    @functools.cached_property
+    def traced_logits(self) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+        """:meth:`logits` as one function of TensorFlow: traced once for each shape, then without Python."""
+        traced: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] = tf.function(self.logits, autograph=False)
+        return traced
 
 
 def build_model(experiment: Experiment, vocabulary: Vocabulary) -> LanguageModel:

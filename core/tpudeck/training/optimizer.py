@@ -68,7 +68,7 @@ class AdamW:
 
 
 def clip(gradients: dict[str, tf.Tensor], most: float | None) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-    """Scale all gradients so that their common norm is at most so much; also gives the norm they had."""
+    """Scale all gradients so that their common norm is at most so much (Pascanu et al. 2013); and what it was."""
     norm = tf.linalg.global_norm(list(gradients.values()))
     if most is None:
         return gradients, norm

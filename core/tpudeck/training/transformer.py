@@ -158,6 +158,7 @@ class Transformer:
         return logits_BPV + self._weights[names.head_bias] if names.head_bias else logits_BPV
 
     def _embed(self, ids_BS: tf.Tensor) -> tf.Tensor:
+        """Token, position and (where there are any) first type, summed and normalised, [B, S, D]."""
         names, weights = self._names, self._weights
         first = self._shape.position_offset
         embedded = tf.gather(weights[names.word], ids_BS) + weights[names.position][first : first + ids_BS.shape[1]]
@@ -166,7 +167,7 @@ class Transformer:
         return self._norm(embedded, names.embeddings_norm) if names.embeddings_norm else self._cast(embedded)
 
     def _layer(self, x_BSD: tf.Tensor, number: int, drop: Drop) -> tf.Tensor:
-        """LayerNorm after each residual sum, as in the original transformer."""
+        """LayerNorm after each residual sum, as in the original transformer and BERT (Devlin et al. 2018)."""
         names = self._names
         attended = drop(self._dense(self._attend(x_BSD, number, drop), names.attention_output.format(number)))
         x_BSD = self._norm(attended + x_BSD, names.attention_norm.format(number))
@@ -175,7 +176,7 @@ class Transformer:
         return self._norm(contracted + x_BSD, names.output_norm.format(number))
 
     def _causal_layer(self, x_BSD: tf.Tensor, number: int, drop: Drop) -> tf.Tensor:
-        """LayerNorm before each branch, and the tanh approximation of GELU, as in GPT-2."""
+        """LayerNorm before each branch, and the tanh approximation of GELU, as in GPT-2 (Radford et al. 2019)."""
         names = self._names
         attended = self._attend(self._norm(x_BSD, names.attention_norm.format(number)), number, drop)
         x_BSD += drop(self._dense(attended, names.attention_output.format(number)))
@@ -185,6 +186,7 @@ class Transformer:
         return x_BSD + drop(self._dense(expanded, names.contract.format(number)))
 
     def _attend(self, x_BSD: tf.Tensor, number: int, drop: Drop) -> tf.Tensor:
+        """``softmax(Q·Kᵀ / sqrt(K))·V`` of every head (Vaswani et al. 2017), the heads side by side, [B, S, D]."""
         B, S, D = x_BSD.shape
         H = self._shape.heads
         kernel, bias = self._joined([name.format(number) for name in self._names.attention])
@@ -204,6 +206,7 @@ class Transformer:
         return (tf.concat(kernels, 1), tf.concat(biases, 0)) if len(layers) > 1 else (kernels[0], biases[0])
 
     def _dense(self, x: tf.Tensor, layer: str) -> tf.Tensor:
+        """[…, in] → […, out]."""
         return _affine(x, self._weight(f"{layer}.weight"), tf.reshape(self._weight(f"{layer}.bias"), [-1]))
 
     def _norm(self, x: tf.Tensor, layer: str) -> tf.Tensor:
