@@ -273,6 +273,16 @@ def test_a_run_that_is_told_to_is_mirrored_from_its_start_to_its_end(
         launch.resume(copy)
 
 
+def test_nobody_controls_a_run_where_it_is_only_followed(object_store: ObjectStore, run: Run, tmp_path: Path) -> None:
+    Mirror(run.folder, run.location).sync()
+    here = tmp_path / run.folder.name
+    Follower(run.location, here).sync()
+    for control in (launch.request_stop, launch.request_checkpoint, launch.resume):
+        with pytest.raises(InputError, match="only followed here"):
+            control(here)
+    assert not (here / "requests").exists()
+
+
 def test_a_mirror_goes_to_a_bucket_or_the_run_is_not_made(home: Home) -> None:
     with pytest.raises(InputError, match="mirrored to gs://"):
         launch.create(

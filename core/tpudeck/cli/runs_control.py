@@ -31,6 +31,7 @@ def stop(
     from tpudeck.runs.status import is_live
 
     for folder in map(find, run):
+        launch.require_own(folder)
         if is_live(folder):
             launch.request_stop(folder, now=now)
             narrate(f"{folder.name} was asked to stop" + (" at once" if now else ""))
@@ -45,6 +46,7 @@ def checkpoint(run: str = RUN) -> None:
     from tpudeck.runs.status import is_live
 
     folder = find(run)
+    launch.require_own(folder)
     if not is_live(folder):
         raise InputError(f"{folder.name} is not running")
     launch.request_checkpoint(folder)

@@ -23,6 +23,7 @@ __all__ = [
     "request_checkpoint",
     "request_profile",
     "request_stop",
+    "require_own",
     "resume",
     "start",
     "stop_now_requested",
@@ -47,16 +48,11 @@ def start(folder: Path) -> int:
 
 def resume(folder: Path) -> int:
     """Go on with a run that ended before it was finished, as a new attempt."""
-    from tpudeck.doctor import refuse_while_held
-    from tpudeck.mirror import is_followed
+    from tpudeck.doctor import refuse_what_cannot_start
     from tpudeck.presets import load_experiment
 
-    if is_followed(folder):
-        raise InputError(
-            f"{folder.name} is only followed here: its checkpoints are in the bucket",
-            hint="tpudeck runs pull brings them, once the run has ended where it was",
-        )
-    refuse_while_held(load_experiment(folder / "experiment.toml"))
+    require_own(folder)
+    refuse_what_cannot_start(load_experiment(folder / "experiment.toml"))
     lock = _take(folder)
     try:
         if RunFiles.read(folder).status.get("status") == "finished":
@@ -120,6 +116,17 @@ def _spawn_mirror(folder: Path, store: str, environ: Mapping[str, str]) -> None:
     threading.Thread(target=process.wait, name="mirror-ended", daemon=True).start()
 
 
+def require_own(folder: Path) -> None:
+    """Raise :class:`InputError` for a run that is only a view of one elsewhere: nobody here can do anything to it."""
+    from tpudeck.mirror import is_followed
+
+    if is_followed(folder):
+        raise InputError(
+            f"{folder.name} is only followed here, from a bucket",
+            hint="control it where it is; once it has ended there, tpudeck runs pull takes it over",
+        )
+
+
 def request_stop(folder: Path, *, now: bool = False) -> None:
     """Ask a run to save a checkpoint and end; with `now`, to end at once. Asking twice is asking once."""
     now = now or stop_now_requested(folder)
@@ -159,6 +166,7 @@ def withdraw_profile(folder: Path) -> None:
 
 
 def _request(folder: Path, what: str, **more: Any) -> None:
+    require_own(folder)
     path = folder / "requests" / f"{what}.json"
     try:
         path.parent.mkdir(exist_ok=True)
