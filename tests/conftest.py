@@ -10,11 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from tpudeck.config import Home
 
 if TYPE_CHECKING:
     from gcsfaults import ObjectStore
+
+# How long an example takes says more of the machine than of the code.
+settings.register_profile("any-machine", deadline=None)
+settings.load_profile("any-machine")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tpudeck_tui.plot.axes import Scale, format_tick, nice_scale, ticks, time_ticks
@@ -69,7 +69,6 @@ def test_a_window_that_moves_keeps_its_columns(low: int, span: int, by: int, cou
 
 
 @pytest.mark.parametrize("above_zero", [False, True])
-@settings(deadline=None)
 @given(st.integers(0, 2**32), st.lists(st.integers(1, 2000), min_size=1, max_size=6), counts)
 def test_what_was_kept_of_a_growing_curve_says_the_same_as_all_of_its_points(
     above_zero: bool, seed: int, sizes: list[int], count: int
@@ -133,7 +132,6 @@ def test_whatever_is_not_finite_is_marked(pairs: list[tuple[int, float]], count:
     assert summary.broken_C.any() == any(not math.isfinite(y) for _, y in pairs)
 
 
-@settings(deadline=None)
 @given(curves, st.booleans(), st.integers(1, 40), st.booleans())
 def test_any_curve_can_be_drawn_and_shows_something_where_it_has_a_value(
     pairs: list[tuple[int, float]], log: bool, rows: int, line: bool
