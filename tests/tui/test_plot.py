@@ -61,6 +61,25 @@ def test_columns_that_are_full_look_the_same_after_new_points(values: list[float
     np.testing.assert_array_equal(one.high_C[:full], two.high_C[:full])
 
 
+@given(st.lists(st.tuples(st.integers(0, 30), anything), min_size=4, max_size=150), st.integers(1, 50), st.booleans())
+def test_what_is_drawn_stays_while_points_are_added_behind_it(
+    steps_and_values: list[tuple[int, float]], more: int, log: bool
+) -> None:
+    """All but the two columns at the end, which are not full yet, and as long as no axis changes."""
+    x = np.cumsum([step for step, _ in steps_and_values])
+    y = np.array([value for _, value in steps_and_values])
+    before = max(1, len(x) - more)
+    columns = columns_for(float(x[0]), float(x[-1]), 64)
+    if columns != columns_for(float(x[0]), float(x[before - 1]), 64):
+        return
+    scale = nice_scale(1e-3, 1e3, log=log)
+    old, new = (
+        raster(summarise(Points(x[:end], y[:end]), columns, above_zero=log), scale, 40) for end in (before, len(x))
+    )
+    full = max(0, columns.column_of(float(x[before - 1])) - 1)
+    np.testing.assert_array_equal(old[:, :full], new[:, :full])
+
+
 @given(st.integers(0, 10**6), st.integers(1, 10**6), st.integers(0, 10**6), counts)
 def test_a_window_that_moves_keeps_its_columns(low: int, span: int, by: int, count: int) -> None:
     before, after = columns_for(low, low + span, count), columns_for(low + by, low + by + span, count)
