@@ -5,6 +5,7 @@ The weights and the optimizer's state are arguments of the program, updated in p
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -19,23 +20,27 @@ if TYPE_CHECKING:
     from tpudeck.jobs import Job
     from tpudeck.presets import Experiment
 
-__all__ = ["lower"]
+__all__ = ["lower", "program_of"]
 
 
 def lower(job: Job) -> dict[str, Any]:
     """Write ``step.hlo`` for the experiment in the job's folder."""
     experiment = job.experiment()
-    step, specs = build_step(experiment, _vocabulary(experiment))
-    program = tf.function(step, jit_compile=True)
-    try:
-        hlo = program.experimental_get_compiler_ir(*specs)(stage="hlo_serialized", platform_name="CPU")
-    except tf.errors.OpError as error:
-        known = explain(str(error))
-        hint = f"{known[0].cause}: {known[0].fix}" if known else ""
-        raise WorkError(f"the step cannot be lowered: {error.message}", hint=hint) from error
     path = job.folder / "step.hlo"
-    write_atomic(path, hlo)
+    write_atomic(path, program_of(*build_step(experiment, _vocabulary(experiment))))
     return {"hlo": str(path)}
+
+
+def program_of(step: Callable[..., Any], specs: Sequence[tf.TensorSpec]) -> bytes:
+    """A function as HLO; a :class:`WorkError` has TensorFlow's words and our explanation where XLA cannot take it."""
+    try:
+        lowered = tf.function(step, jit_compile=True, autograph=False).experimental_get_compiler_ir(*specs)
+        return bytes(lowered(stage="hlo_serialized", platform_name="CPU"))
+    except (tf.errors.OpError, ValueError) as error:  # it is a ValueError when XLA refuses
+        words = str(error).removeprefix("Failed getting HLO text: ").strip("'")
+        known = explain(words)
+        hint = f"{known[0].cause}: {known[0].fix}" if known else ""
+        raise WorkError(f"the step cannot be lowered: {words[:2000]}", hint=hint) from error
 
 
 def _vocabulary(experiment: Experiment) -> Vocabulary:
