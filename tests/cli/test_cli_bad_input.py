@@ -165,6 +165,16 @@ def test_a_home_that_is_a_file_is_told_by_every_command(
     assert "home must be a folder" in done.stderr and "TPUDECK_HOME" in done.stderr
 
 
+@pytest.mark.parametrize("line", ["tokenizer train good.txt", "corpus show good.txt --statistics"])
+def test_a_home_that_cannot_be_written_is_told_with_the_way_out(
+    folder: Path, home: Home, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    (home.root / "cache").touch()  # as good as a file system that is mounted read-only, for root too
+    done = tpudeck(line)
+    assert done.returncode == 2
+    assert str(home.root / "cache") in done.stderr and "TPUDECK_HOME names another place" in done.stderr
+
+
 @pytest.mark.parametrize("line", ["presets list", "presets list --json", "presets schema", "corpus show good.txt"])
 def test_an_output_that_takes_no_more_is_told(folder: Path, line: str) -> None:
     with Path("/dev/full").open("w") as full:

@@ -19,6 +19,7 @@ _CONSOLE_OPTIONS = ("--readonly", "--refresh", "--ascii", "--store")
 def main() -> NoReturn:
     """Entry point of ``tpudeck``. Without a command it opens the console, with whatever options that has."""
     _reopen_closed_streams()
+    from tpudeck.config import data_folder
     from tpudeck.errors import TpudeckError, of_system
 
     words = sys.argv[1:]
@@ -48,6 +49,8 @@ def main() -> NoReturn:
         sys.exit(0)
     except OSError as error:
         told = of_system(error, where="standard output")
+        if str(data_folder()) in told.message:
+            told.hint = "TPUDECK_HOME names another place"
         print(f"tpudeck: {told.show()}", file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what could not be written cannot be flushed
         sys.exit(told.exit_code)

@@ -27,8 +27,8 @@ def tag(
     from tpudeck.runs.meta import change_meta, checked_tags, read_meta
 
     folder = find(run)
-    tags = checked_tags([*read_meta(folder).get("tags", ()), *(add or ())])
-    change_meta(folder, tags=[tag for tag in tags if tag not in remove])
+    tags = [*read_meta(folder).get("tags", ()), *checked_tags(add or ())]
+    change_meta(folder, tags=[tag for tag in dict.fromkeys(tags) if tag not in remove])
     emit_table(("tag",), [(tag,) for tag in read_meta(folder)["tags"]])
 
 
