@@ -28,7 +28,7 @@ from tpudeck.parallel import cores, in_order
 from tpudeck.tokenizer.loaded import LoadedTokenizer, load
 from tpudeck.tokenizer.words import word_cutter
 
-__all__ = ["Encoded", "Encoder", "encode_batches"]
+__all__ = ["Encoded", "Encoder", "encode_batches", "most_processes"]
 
 _ALONE_CHARACTERS = 4_000_000
 """So much is encoded before other processes have started."""
@@ -126,13 +126,18 @@ def encode_batches(
 ) -> Generator[Encoded, None, None]:
     """Batch after batch, in order; what comes after the first megabytes by several processes, where words allow it."""
     encoder = Encoder(tokenizer)
-    processes = processes or min(cores(), _MOST_PROCESSES)
+    processes = processes or most_processes()
     if processes == 1 or not encoder.by_words:
         yield from map(encoder.encode, batches)
         return
     left = iter(batches)
     yield from map(encoder.encode, _first(left, _ALONE_CHARACTERS))
     yield from in_order(functools.partial(_encode, tokenizer.folder, tokenizer.hash), left, processes)
+
+
+def most_processes() -> int:
+    """How many processes are of use."""
+    return min(cores(), _MOST_PROCESSES)
 
 
 def _first(batches: Iterator[list[str]], characters: int) -> Iterator[list[str]]:
