@@ -13,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tpudeck import tfrecord
 from tpudeck.errors import ArtefactError
 from tpudeck.tfrecord import (
     Feature,
@@ -24,6 +23,7 @@ from tpudeck.tfrecord import (
     encode_int64s,
     encode_varints,
     frame,
+    frames,
     masked_crc32c,
     read_records,
     scan_records,
@@ -59,7 +59,7 @@ def test_a_frame_has_the_documented_bytes() -> None:
 def test_what_is_written_is_read_back_whatever_the_block_size(tmp_path: Path, records: list[bytes], block: int) -> None:
     path = write(tmp_path / "a", *records)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tfrecord, "_BLOCK_BYTES", block)
+        patch.setattr(frames, "_BLOCK_BYTES", block)
         read = list(read_records(path))
     assert [record.data for record in read] == records
     scanned = scan_records(path)
