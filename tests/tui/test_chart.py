@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from textual import events
 from textual.app import ComposeResult
 
 from tpudeck_tui.ascii import to_ascii
@@ -99,17 +100,21 @@ async def test_a_zoomed_window_at_the_end_follows_new_points() -> None:
         assert (app.chart.view.range_shown() or (0, 0))[1] == 2000
 
 
-async def test_the_wheel_zooms_where_the_mouse_is() -> None:
+async def test_the_wheel_zooms_where_the_mouse_is_and_with_shift_it_pans() -> None:
     app = Shown(line(FALLING))
-    async with app.run_test(size=(80, 20)) as pilot:
-        from textual import events
 
-        app.chart.post_message(
-            events.MouseScrollUp(app.chart, 20, 8, 0, -1, 0, False, False, False, screen_x=20, screen_y=8)
-        )
+    def wheel(*, shift: bool) -> events.MouseScrollUp:
+        return events.MouseScrollUp(app.chart, 20, 8, 0, -1, 0, shift, False, False, screen_x=20, screen_y=8)
+
+    async with app.run_test(size=(80, 20)) as pilot:
+        app.chart.post_message(wheel(shift=False))
         await pilot.pause(0.1)
         low, high = app.chart.view.range_shown() or (0, 0)
         assert 10 < low < high < 1000
+        app.chart.post_message(wheel(shift=True))
+        await pilot.pause(0.1)
+        further, _ = app.chart.view.range_shown() or (0, 0)
+        assert 10 <= further < low
 
 
 async def test_the_x_axis_turns_from_steps_to_time_to_tokens() -> None:

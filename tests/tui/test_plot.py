@@ -177,6 +177,12 @@ def test_a_curve_without_gaps_has_no_holes() -> None:
         assert two[0] <= one[-1] + 1
 
 
+def test_a_rounding_error_does_not_make_a_constant_uneven() -> None:
+    noisy = 2 + np.random.default_rng(0).choice([-4e-16, 0, 4e-16], 300)
+    dots = raster(summarise(Points(np.arange(300), noisy), columns_for(0, 299, 100)), nice_scale(2.0, 2.0), 32)
+    assert dots.any(axis=1).sum() == 1
+
+
 def test_a_gap_is_not_bridged() -> None:
     points = Points([0, 10, 20, 30, 40], [1, 1, math.nan, 1, 1])
     columns = columns_for(0, 40, 80)

@@ -78,8 +78,9 @@ def _log_ticks(scale: Scale, count: int) -> list[float]:
     if len(decades) >= 2:
         stride = -(-len(decades) // max(count, 1))
         return [10.0**decade for decade in decades if decade % stride == 0]
-    linear = ticks(Scale(scale.low, scale.high), count)
-    return [value for value in linear if value > 0]
+    linear = Scale(scale.low, scale.high)
+    found = ticks(linear, count)
+    return [value for value in (found if len(found) > 1 else ticks(linear, 2 * count)) if value > 0]
 
 
 _ROUND_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)

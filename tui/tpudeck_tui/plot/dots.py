@@ -55,10 +55,14 @@ def raster(summary: Summary, scale: Scale, rows: int, *, line: bool = True) -> B
     if line:
         low_C, high_C = _connected(summary, low_C, high_C, scale)
     present_C = ~(np.isnan(low_C) | np.isnan(high_C))
-    top_C = np.round((1 - np.clip(np.where(present_C, high_C, 0), 0, 1)) * (rows - 1))
-    bottom_C = np.round((1 - np.clip(np.where(present_C, low_C, 0), 0, 1)) * (rows - 1))
+    top_C, bottom_C = _row(np.where(present_C, high_C, 0), rows), _row(np.where(present_C, low_C, 0), rows)
     row_R1 = np.arange(rows)[:, None]
     return np.asarray((row_R1 >= top_C) & (row_R1 <= bottom_C) & present_C)
+
+
+def _row(fraction_C: Floats, rows: int) -> Floats:
+    """Which dot row a height falls into. What lies between two, give or take a rounding error, is in the upper one."""
+    return np.asarray(np.round((1 - np.clip(fraction_C, 0, 1)) * (rows - 1) - 1e-6))
 
 
 class DotGlyphs:
