@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tpudeck.config import Home
     from tpudeck.presets import Experiment
     from tpudeck.runs.reader import RunSnapshot
+    from tpudeck.runs.summary import RunSummary
 
 SET = typer.Option([], "--set", metavar="KEY=VALUE", help="Change a value of the preset, e.g. train.steps=50.")
 NAME = typer.Option(None, "--name", help="What to call the run; without, as the preset.")
@@ -191,10 +192,23 @@ def end(snapshot: RunSnapshot, *, as_json: bool, learned: bool = False) -> NoRet
         raise typer.Exit(130)
     if summary.status == "failed":
         narrate(f"tpudeck: {summary.error or summary.evidence}")
+        _explain(summary)
         raise typer.Exit(summary.exit_code if summary.exit_code in {1, 2, 3, 130} else 1)
+    _explain(summary)
     raise WorkError(
         f"{summary.id} {summary.status}: {summary.evidence}", hint=f"{resume} goes on from its last checkpoint"
     )
+
+
+def _explain(summary: RunSummary) -> None:
+    """Say what is known about the error of a run; where it left none, about the end of its output."""
+    from tpudeck.doctor import explain
+    from tpudeck.runs.log import tail
+
+    text = summary.error or "\n".join(tail(Path(summary.path), 50))
+    for known in explain(text):
+        if known.fix not in text:
+            narrate(f"  {known.cause}\n  → {known.fix}")
 
 
 def results(snapshot: RunSnapshot) -> str:
