@@ -9,6 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.13 python3.10; 
 EXTRAS ?= cpu,dev
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PREFLIGHT := $(VENV)/.preflight
 TORCH ?= torch
 TORCH_VENV ?= .venv-torch
 
@@ -38,7 +39,11 @@ tpu-install: install  ## install on a TPU VM: tf-keras alone would bring a secon
 quickstart: install  ## from text to a trained model, in minutes on a CPU
 	$(BIN)/tpudeck quickstart
 
-test: install lint  ## lint, types, contracts, and every test
+$(PREFLIGHT): $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[preflight]'
+	@touch $@
+
+test: install $(PREFLIGHT) lint  ## the TPU compiler too (300 MB), then lint, types, contracts, and every test
 	$(BIN)/pytest -q
 
 unit: install  ## the tests that need no TensorFlow, in parallel
@@ -53,8 +58,7 @@ lint: install  ## ruff, mypy --strict, import contracts
 faults: install  ## kill, stop and starve real runs, over two hundred times (long)
 	PYTHONPATH=tests $(BIN)/python -m faults
 
-tpu-presets: install  ## compile every shipped TPU preset for its chips with the real TPU compiler (hours)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[cpu,dev,preflight]'
+tpu-presets: install $(PREFLIGHT)  ## compile every shipped TPU preset for its chips with the real TPU compiler (an hour)
 	for preset in presets/*-base-*.toml; do $(BIN)/tpudeck preflight $$preset || exit 1; done
 
 bench: install  ## the ratios against the published way

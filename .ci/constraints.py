@@ -2,7 +2,7 @@
 
 For each supported Python, in a fresh environment of that version, inside the repository::
 
-    python -m pip install --dry-run --ignore-installed --report report-3.X.json '.[cpu,dev]'
+    python -m pip install --dry-run --ignore-installed --report report-3.X.json '.[cpu,dev,preflight]'
 
 then ``python .ci/constraints.py report-*.json > constraints.txt``. A version that all Pythons agree on stands bare; one
 that differs carries a marker. Only names and versions are written, never where they came from.

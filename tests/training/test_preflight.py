@@ -48,7 +48,7 @@ def test_a_step_that_fits_is_reported_with_memory_operations_bytes_and_bounds_an
     assert again == first
 
 
-@pytest.mark.parametrize("chip", ["v3", "v4", "v6e"])
+@pytest.mark.parametrize("chip", ["v3", "v4", "v5p", "v6e"])
 def test_other_chips_compile_too(chip: str) -> None:
     assert preflight("tiny", "--chip", chip)["fits"] is True
 
