@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from tpudeck.errors import TpudeckError
 
 __all__ = ["main"]
 
@@ -19,8 +22,7 @@ _CONSOLE_OPTIONS = ("--readonly", "--refresh", "--ascii", "--store")
 def main() -> NoReturn:
     """Entry point of ``tpudeck``. Without a command it opens the console, with whatever options that has."""
     _reopen_closed_streams()
-    from tpudeck.config import data_folder
-    from tpudeck.errors import TpudeckError, of_system
+    from tpudeck.errors import TpudeckError
 
     words = sys.argv[1:]
     completing = "_TPUDECK_COMPLETE" in os.environ  # the shell asks without words, and for the whole tree
@@ -48,13 +50,22 @@ def main() -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:
-        told = of_system(error, where="standard output")
-        if str(data_folder()) in told.message:
-            told.hint = "TPUDECK_HOME names another place"
+        told = _told(error)
         print(f"tpudeck: {told.show()}", file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what could not be written cannot be flushed
         sys.exit(told.exit_code)
     sys.exit(0)
+
+
+def _told(error: OSError) -> TpudeckError:
+    """What the system refused, with the way out where it was about the home."""
+    from tpudeck.config import data_folder
+    from tpudeck.errors import of_system
+
+    told = of_system(error, where="standard output")
+    if str(data_folder()) in told.message:
+        told.hint = "TPUDECK_HOME names another place"
+    return told
 
 
 def _refuse_bytes(words: list[str]) -> None:
