@@ -101,8 +101,9 @@ async def test_the_page_of_live_is_remembered(deck: Deck, home: Home) -> None:
 
 
 async def test_marked_runs_are_overlaid_and_their_differences_shown(deck: Deck, home: Home) -> None:
-    for number, rate in enumerate(("1e-3", "2e-3")):
-        run = FakeRun(home, f"rate-{number}", number=number, experiment=f"[train]\nlearning_rate = {rate}\nsteps = 9\n")
+    for number, (rate, more) in enumerate((("1e-3", ""), ("2e-3", '[shards]\nsource = ""\n'))):
+        text = f"[train]\nlearning_rate = {rate}\nsteps = 9\n{more}"
+        run = FakeRun(home, f"rate-{number}", number=number, experiment=text)
         run.train(2000, seed=number)
         run.finish()
     async with deck.run_test(size=(120, 40), notifications=True) as pilot:
@@ -113,7 +114,8 @@ async def test_marked_runs_are_overlaid_and_their_differences_shown(deck: Deck, 
         text = await until(pilot, "train.learning_rate")
         assert "0.001" in text
         assert "0.002" in text
-        assert "train.epochs" not in text
+        assert "train.steps" not in text
+        assert "shards.source" not in text
 
 
 async def test_a_growing_run_is_seen_to_grow(deck: Deck, home: Home) -> None:

@@ -51,9 +51,13 @@ def results(snapshots: Sequence[RunSnapshot], width: int) -> list[TextLine]:
 
 
 def differences(names: Sequence[str], settings: Sequence[Mapping[str, Any]], width: int) -> list[TextLine]:
-    """The keys whose values are not the same in all runs: a column per run, as many as fit."""
+    """The keys whose values are not the same in all runs: a column per run, as many as fit.
+
+    What is empty is like what is not there: an older version may not have known the key.
+    """
     if len(settings) < 2:
         return [[("Two runs or more have differences.", "muted")]]
+    settings = [{key: value for key, value in setting.items() if value not in ("", None)} for setting in settings]
     keys = dict.fromkeys(key for setting in settings for key in setting)
     differing = [key for key in keys if any(setting.get(key) != settings[0].get(key) for setting in settings[1:])]
     if not differing:
