@@ -129,6 +129,18 @@ def test_a_run_whose_trainer_is_killed_ends_with_1_and_says_how_to_go_on(home: H
     assert told.count("SIGKILL") == 1 and "signal 9" not in told and f"tpudeck runs resume {folder.name}" in told
 
 
+def test_the_step_at_which_a_run_ended_is_the_same_in_the_list_and_in_the_detail(home: Home) -> None:
+    tpudeck("run", "quickstart", "--set", "train.steps=30", exit_at=17, exit_code=1)
+
+    def listed() -> int:
+        return int(json.loads(tpudeck("runs", "list", "--json").stdout)[0]["step"])
+
+    assert listed() == shown()["step"] == 16
+    status = json.loads((the_run(home) / "status.json").read_text())
+    (the_run(home) / "status.json").write_text(json.dumps(status | {"latest": status["latest"] | {"step": 18}}))
+    assert listed() == shown()["step"] == 18
+
+
 def test_ctrl_c_saves_a_checkpoint_and_ends_with_130(home: Home) -> None:
     process = started("run", "quickstart", "--set", "train.steps=10000", step_s=0.01, checkpoint_every=10_000)
     folder = the_run(home)

@@ -25,3 +25,11 @@ def test_a_resumed_run_has_no_speed_yet_and_no_loss_of_steps_it_does_again() -> 
     assert (latest.step, latest.loss) == (750, None)
     latest.see_event(AttemptStarted(resume_from_step=0))
     assert latest.step == 0
+
+
+def test_progress_that_is_older_than_a_line_of_metrics_changes_nothing() -> None:
+    latest = Latest()
+    latest.see_metrics({"step": 16, "loss": 4.0, "tokens_per_s": 10.0})
+    latest.see_progress({"task": "train", "done": 1, "total": 30, "step": 1, "loss": 9.0, "tokens_per_s": 1.0})
+    assert (latest.step, latest.done, latest.total_steps, latest.loss) == (16, 16, 30, 4.0)
+    assert latest.tokens_per_s == 10.0

@@ -90,12 +90,18 @@ class Latest:
         self.step_s = decode_number(row.get("step_s", self.step_s))
 
     def see_progress(self, progress: Mapping[str, Any]) -> None:
-        """Take in ``progress.json``, which is newer than the last line between two of them; evaluations are events."""
+        """Take in ``progress.json``; evaluations are events.
+
+        Between two lines of metrics it is newer than the last; of a process that died it can be older.
+        """
         self.done, self.total = progress.get("done"), progress.get("total")
         self.unit = str(progress.get("unit", ""))
         if progress.get("task") != "train":
             return
         self.total_steps = int(self.total) if self.total else self.total_steps
+        if (progress.get("step") or 0) < (self.step or 0):
+            self.done = self.step
+            return
         for name in ("step", "loss", "tokens_per_s"):
             if progress.get(name) is not None:
                 setattr(self, name, decode_number(progress[name]))

@@ -21,6 +21,7 @@ from tpudeck.runs.events import AttemptStarted, EventLine, decode_event
 from tpudeck.runs.latest import Latest
 from tpudeck.runs.lines import LineFollower, parse_lines
 from tpudeck.runs.series import Metrics, MetricTables, count_lines
+from tpudeck.runs.status import ENDED
 from tpudeck.runs.summary import RunFiles, RunSummary, summarise
 
 __all__ = ["RunReader", "RunSnapshot"]
@@ -195,4 +196,6 @@ class RunReader:
         latest.done, latest.total, latest.unit = written.done, written.total, written.unit
         if files.progress.get("attempt") == files.status.get("attempt"):
             latest.see_progress(files.progress)
+        elif files.status.get("status") in ENDED and written.step is not None:
+            latest.step = max(latest.step or 0, written.step)  # steps done since the last line of metrics
         return latest
