@@ -20,7 +20,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_to
 from tpudeck.errors import ArtefactError
 from tpudeck.presets.schema import FAMILIES
 from tpudeck.presets.schema import Tokenizer as Settings
-from tpudeck.tokenizer import LoadedTokenizer
+from tpudeck.tokenizer import LoadedTokenizer, load
 from tpudeck.tokenizer.encoding import Encoder
 from tpudeck.tokenizer.training import train
 from tpudeck.tokenizer.words import word_cutter
@@ -207,6 +207,20 @@ def test_any_character_is_encoded_as_in_running_text(cut: LoadedTokenizer) -> No
 @given(texts=st.lists(st.lists(st.sampled_from([*ODD, *WORDS, " ", " ", " "]) | st.text(max_size=3)).map("".join)))
 def test_any_text_is_encoded_as_the_tokenizer_does(cut: LoadedTokenizer, texts: list[str]) -> None:
     same(cut, texts)
+
+
+@pytest.mark.parametrize("family", ["Bert", "Roberta", "GPT2"])
+def test_the_tokenizers_of_bert_roberta_and_gpt2_take_a_word_at_a_time(family: str, tmp_path: Path) -> None:
+    import transformers
+
+    learned = model_of("wordpiece" if family == "Bert" else "byte_bpe").save(str(tmp_path))
+    files = sorted(learned, key=lambda path: "merges" in path)
+    unknown = {"unk_token": "<unk>"} if family == "Bert" else {}
+    theirs = getattr(transformers, f"{family}TokenizerFast")(*files, **unknown)
+    theirs.save_pretrained(tmp_path / "saved")
+    tokenizer = load(tmp_path / "saved")
+    assert word_cutter(tokenizer.rust) is not None
+    same(tokenizer, ODD_TEXTS)
 
 
 UNCUT: dict[str, Callable[[], LoadedTokenizer]] = {
