@@ -283,9 +283,26 @@ def test_nobody_controls_a_run_where_it_is_only_followed(object_store: ObjectSto
     assert not (here / "requests").exists()
 
 
-def test_a_mirror_goes_to_a_bucket_or_the_run_is_not_made(home: Home) -> None:
-    with pytest.raises(InputError, match="mirrored to gs://"):
-        launch.create(
-            resolve("quickstart", home=home).experiment, home=home, options=launch.Options(mirror="/local/folder")
-        )
-    assert not home.runs.exists()
+@pytest.mark.parametrize(
+    ("store", "said"),
+    [
+        ("/local/folder", "mirrored to gs://"),
+        ("gs://", "a bucket location is gs://BUCKET/NAME"),
+        ("gs://no-such-bucket/team", "there is no bucket no-such-bucket"),
+    ],
+)
+def test_a_store_that_cannot_be_is_refused_at_launch(
+    object_store: ObjectStore, home: Home, store: str, said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        launch.create(resolve("quickstart", home=home).experiment, home=home, options=launch.Options(mirror=store))
+    assert not list(home.runs.glob("*"))
+
+
+def test_a_store_that_is_out_of_reach_is_no_reason_not_to_train(object_store: ObjectStore, home: Home) -> None:
+    object_store.reset(lambda request: "503")
+    options = launch.Options(mirror="gs://bucket/team")
+    assert launch.create(resolve("quickstart", home=home).experiment, home=home, options=options).exists()
+    object_store.reset(lambda request: "403")
+    with pytest.raises(InputError, match="may not do this"):
+        launch.create(resolve("quickstart", home=home).experiment, home=home, options=options)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tpudeck.storage import hash_file, is_bucket, list_files, read_json, write_atomic, write_json
+from tpudeck.errors import InputError
+from tpudeck.storage import hash_file, is_bucket, list_files, local_folder, read_json, write_atomic, write_json
 
 WRITE_FOR_EVER = """
 import sys
@@ -110,3 +111,10 @@ def test_a_location_names_a_file_a_folder_or_what_matches_sorted_and_without_hid
 def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tmp_path: Path) -> None:
     (tmp_path / "a[1].txt").write_text("x")
     assert list(list_files(tmp_path / "a[1].txt")) == [str(tmp_path / "a[1].txt")]
+
+
+@pytest.mark.parametrize("place", ["gs://bucket/out", "hub:org/name"])
+def test_a_place_elsewhere_is_no_folder_to_write(place: str) -> None:
+    with pytest.raises(InputError, match="a folder of this machine"):
+        local_folder(place)
+    assert local_folder("gs/out") == Path("gs/out").absolute()

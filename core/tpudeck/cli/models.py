@@ -67,16 +67,10 @@ def export(
     as_json: bool = JSON,
 ) -> None:
     """Write a model folder that Transformers opens with PyTorch."""
-    from pathlib import Path
-
-    from tpudeck.errors import InputError
-    from tpudeck.storage import is_bucket
+    from tpudeck.storage import local_folder
     from tpudeck.units import format_bytes
 
-    if is_bucket(folder) or folder.startswith("hub:"):
-        raise InputError(f"an export is a folder of this machine, got {folder}", hint="tpudeck push sends it there")
-    out = Path(folder).expanduser().absolute()
-    result = _do("export", run, {"out": str(out), "checkpoint": checkpoint})
+    result = _do("export", run, {"out": str(local_folder(folder)), "checkpoint": checkpoint})
     if as_json:
         emit_json(result)
     else:

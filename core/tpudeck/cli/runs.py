@@ -102,8 +102,18 @@ def show(run: str = RUN, as_json: bool = JSON, store: str = STORE) -> None:
         emit_json(data)
         return
     shown = {key: _shown(key, value) for key, value in data.items() if value not in (None, "", [])}
+    if told := _told_by_mirror(Path(data["path"])):
+        shown["mirror"] = told
     rows = [(key if first else "", line) for key, text in shown.items() for first, line in _lines(text)]
     emit_table(("key", "value"), rows)
+
+
+def _told_by_mirror(folder: Path) -> str:
+    """The last that the mirror of a run said; empty where it has none, or nothing to say."""
+    try:
+        return (folder / "mirror.log").read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2]
+    except OSError:
+        return ""
 
 
 def _lines(text: str) -> list[tuple[bool, str]]:

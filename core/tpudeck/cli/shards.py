@@ -34,6 +34,7 @@ def build(
     from tpudeck import jobs
     from tpudeck.cli.output import emit_json, emit_table
     from tpudeck.cli.source import experiment_for, progress_line
+    from tpudeck.storage import local_folder
 
     given = {"shards.sequence_length": sequence_length, "shards.layout": layout, "corpus.column": column}
     experiment = experiment_for(
@@ -41,7 +42,7 @@ def build(
     )
     with progress_line(_progress) as show:
         folder = tokenizer or jobs.run("tokenizer", experiment, on_progress=show)["folder"]
-        request = {"tokenizer": _absolute(folder)} | ({"out": _absolute(out)} if out else {})
+        request = {"tokenizer": _absolute(folder)} | ({"out": str(local_folder(out))} if out else {})
         result = jobs.run("shards", experiment, request=request, on_progress=show)
     if as_json:
         emit_json(result)

@@ -39,6 +39,7 @@ def train(
     from tpudeck import jobs
     from tpudeck.cli.output import emit_json, emit_table, narrate
     from tpudeck.cli.source import experiment_for, progress_line
+    from tpudeck.storage import local_folder
 
     given = {
         "tokenizer.kind": kind,
@@ -48,7 +49,7 @@ def train(
     }
     changes = (f"{key}={value}" for key, value in given.items() if value not in {None, ""})
     experiment = experiment_for(source, [*overrides, *changes])
-    request = {"out": str(Path(out).expanduser().absolute())} if out else {}
+    request = {"out": str(local_folder(out))} if out else {}
     with progress_line(_progress) as show:
         result = jobs.run("tokenizer", experiment, request=request, on_progress=show)
     for warning in result["warnings"]:

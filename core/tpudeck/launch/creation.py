@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import importlib.metadata
 import platform
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpudeck.config import Home
-from tpudeck.errors import InputError
+from tpudeck.errors import InputError, RetryLaterError
 from tpudeck.launch.options import Options, write_options
 from tpudeck.runs.events import FORMAT_VERSION
 from tpudeck.runs.meta import checked_tags
@@ -71,8 +72,8 @@ def create(
 
     for target in options.notify if options else ():
         check_target(target, home)
-    if options and options.mirror and not is_bucket(options.mirror):
-        raise InputError(f"a run is mirrored to gs://BUCKET/PREFIX, got {options.mirror!r}")
+    if options and options.mirror:
+        _check_store(options.mirror)
     _check_sources(experiment)
     refuse_what_cannot_start(experiment)
     name = check_name(experiment.name if name is None else name)
@@ -113,6 +114,16 @@ def check_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise InputError(f"a run's name is letters, digits, dot, dash and underscore, at most 64; got {name!r}")
     return name
+
+
+def _check_store(store: str) -> None:
+    """Raise for a store that is none, or that this user may not look into; one that is out of reach may come back."""
+    if not is_bucket(store):
+        raise InputError(f"a run is mirrored to gs://BUCKET/PREFIX, got {store!r}")
+    from tpudeck.storage import bucket
+
+    with contextlib.suppress(RetryLaterError):
+        bucket.probe(store)
 
 
 def _check_sources(experiment: Experiment) -> None:

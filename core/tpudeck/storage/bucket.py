@@ -42,6 +42,7 @@ __all__ = [
     "download",
     "match",
     "open_object",
+    "probe",
     "read_bytes",
     "remove",
     "scan",
@@ -57,6 +58,7 @@ _MOST_PARTS = 32
 _DOWNLOAD_ATTEMPTS = 3
 _BLOCK_BYTES = 1 << 20
 _PAGE_OBJECTS = 1000
+_PROBE_TIMEOUT_S = (3.0, 10.0)
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,18 @@ def describe(location: str) -> Stored:
         blob = object_at(location)
         blob.reload(timeout=REQUEST_TIMEOUT_S, retry=retry())
         return _stored(blob)
+
+
+def probe(prefix: str) -> None:
+    """Ask once, without patience, whether one may look here; raises what is refused, and :class:`RetryLaterError`."""
+    bucket, name = split(prefix)
+    try:
+        with explained(prefix):
+            next(iter(client().list_blobs(
+                bucket_named(bucket), prefix=name, max_results=1, timeout=_PROBE_TIMEOUT_S, retry=None
+            )), None)  # fmt: skip
+    except FileNotFoundError:
+        raise no_bucket(prefix) from None
 
 
 def scan(prefix: str) -> Iterator[Stored]:

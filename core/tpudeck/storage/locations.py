@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from tpudeck.errors import InputError
+
 __all__ = [
     "FileStat",
     "exists",
     "is_bucket",
     "list_files",
     "list_stats",
+    "local_folder",
     "open_binary",
     "size_bytes",
     "stat",
@@ -36,6 +39,13 @@ class FileStat:
 def is_bucket(location: str | Path) -> bool:
     """Whether a location is in object storage: it begins with ``gs://``, nothing less."""
     return str(location).startswith("gs://")
+
+
+def local_folder(text: str) -> Path:
+    """A folder of this machine to be written; :class:`InputError` for a place elsewhere, where no path leads."""
+    if is_bucket(text) or text.startswith("hub:"):
+        raise InputError(f"what is written first is a folder of this machine, got {text}", hint="push sends it there")
+    return Path(text).expanduser().absolute()
 
 
 def open_binary(location: str | Path) -> IO[bytes]:
