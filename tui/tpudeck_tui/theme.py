@@ -61,105 +61,52 @@ _ANSI_LIGHT_SERIES = (
 )  # fmt: skip
 
 
-def _variables(series: tuple[str, ...], **named: str) -> dict[str, str]:
-    return {f"series-{index}": colour for index, colour in enumerate(series)} | {
-        name.replace("_", "-"): colour for name, colour in named.items()
-    }
+def _theme(
+    name: str, series: tuple[str, ...], grounds: tuple[str, str, str, str], *, dark: bool, ansi: bool = False,
+    warning: str, error: str, **named: str,
+) -> Theme:  # fmt: skip
+    """A theme: what it means to be first, good or special has the colour of a series; `grounds` from front to back."""
+    foreground, panel, surface, background = grounds
+    variables = {f"series-{index}": colour for index, colour in enumerate(series)}
+    variables |= {variable.replace("_", "-"): colour for variable, colour in named.items()}
+    primary, accent, success, secondary, *_ = series
+    return Theme(
+        name=name, dark=dark, ansi=ansi, primary=primary, secondary=secondary, accent=accent, success=success,
+        warning=warning, error=error, foreground=foreground, panel=panel, surface=surface, background=background,
+        boost="ansi_default" if ansi else None,
+        variables=(BUILTIN_THEMES["ansi-dark" if dark else "ansi-light"].variables if ansi else {}) | variables,
+    )  # fmt: skip
 
 
-_DARK_VARIABLES = _variables(
-    _DARK_SERIES,
-    muted="#8793a1",
-    quiet="#64717f",
-    faint="#2a333e",
-    raw="#33597a",
-    cursor="#24384c",
-    mark="#3a3220",
-    bright="#eef3f8",
-)
+_AS_IT_IS = ("ansi_default",) * 4
 
 THEMES = (
-    Theme(
-        name="tpudeck-dark",
-        primary="#58b2f5",
-        secondary="#c39bf5",
-        accent="#f2b352",
-        foreground="#ccd5df",
-        background="#0e1318",
-        surface="#141b22",
-        panel="#1b242d",
-        success="#6cc985",
-        warning="#e5b94a",
-        error="#f27f79",
-        dark=True,
-        variables=_DARK_VARIABLES,
+    _theme(
+        "tpudeck-dark", _DARK_SERIES, ("#ccd5df", "#1b242d", "#141b22", "#0e1318"), dark=True,
+        warning="#e5b94a", error="#f27f79",
+        muted="#8793a1", quiet="#64717f", faint="#2a333e", raw="#33597a", cursor="#24384c", bright="#eef3f8",
     ),
-    Theme(
-        name="tpudeck-light",
-        primary="#0969c3",
-        secondary="#7a3fc4",
-        accent="#b25c00",
-        foreground="#24303b",
-        background="#fbfcfd",
-        surface="#f1f4f7",
-        panel="#e4eaf0",
-        success="#1a7f4b",
-        warning="#9a6700",
-        error="#c5332b",
-        dark=False,
-        variables=_variables(
-            _LIGHT_SERIES,
-            muted="#5d6b79", quiet="#84919d",
-            faint="#dde4ea", raw="#a9cdec", cursor="#d3e5f6", mark="#fdf0d0", bright="#0b1117",
-        ),
+    _theme(
+        "tpudeck-light", _LIGHT_SERIES, ("#24303b", "#e4eaf0", "#f1f4f7", "#fbfcfd"), dark=False,
+        warning="#9a6700", error="#c5332b",
+        muted="#5d6b79", quiet="#84919d", faint="#dde4ea", raw="#a9cdec", cursor="#d3e5f6", bright="#0b1117",
     ),
-    Theme(
-        name="tpudeck-16",
-        ansi=True,
-        primary="ansi_bright_blue",
-        secondary="ansi_bright_magenta",
-        accent="ansi_bright_yellow",
-        foreground="ansi_default",
-        background="ansi_default",
-        surface="ansi_default",
-        panel="ansi_default",
-        boost="ansi_default",
-        success="ansi_bright_green",
-        warning="ansi_bright_yellow",
-        error="ansi_bright_red",
-        dark=True,
-        variables=BUILTIN_THEMES["ansi-dark"].variables
-        | _variables(
-            _ANSI_SERIES,
-            muted="ansi_white", quiet="ansi_bright_black",
-            faint="ansi_bright_black", raw="ansi_blue", cursor="ansi_blue", mark="ansi_black",
-            bright="ansi_bright_white",
-        ) | {"border": "ansi_bright_blue", "border-blurred": "ansi_bright_black"},
+    _theme(
+        "tpudeck-16", _ANSI_SERIES, _AS_IT_IS, dark=True, ansi=True,
+        warning="ansi_bright_yellow", error="ansi_bright_red",
+        muted="ansi_white", quiet="ansi_bright_black", faint="ansi_bright_black", raw="ansi_blue", cursor="ansi_blue",
+        bright="ansi_bright_white", border="ansi_bright_blue", border_blurred="ansi_bright_black",
     ),
-    Theme(
-        name="tpudeck-16-light",
-        ansi=True,
-        primary="ansi_blue",
-        secondary="ansi_magenta",
-        accent="ansi_red",
-        foreground="ansi_default",
-        background="ansi_default",
-        surface="ansi_default",
-        panel="ansi_default",
-        boost="ansi_default",
-        success="ansi_green",
-        warning="ansi_red",
-        error="ansi_red",
-        dark=False,
-        variables=BUILTIN_THEMES["ansi-light"].variables
-        | _variables(
-            _ANSI_LIGHT_SERIES,
-            muted="ansi_bright_black", quiet="ansi_bright_black",
-            faint="ansi_white", raw="ansi_cyan", cursor="ansi_white", mark="ansi_white",
-            bright="ansi_black",
-        ) | {"border": "ansi_blue", "border-blurred": "ansi_white"},
+    _theme(
+        "tpudeck-16-light", _ANSI_LIGHT_SERIES, _AS_IT_IS, dark=False, ansi=True,
+        warning="ansi_red", error="ansi_red",
+        muted="ansi_bright_black", quiet="ansi_bright_black", faint="ansi_white", raw="ansi_cyan", cursor="ansi_white",
+        bright="ansi_black", border="ansi_blue", border_blurred="ansi_white",
     ),
 )  # fmt: skip
+
+DEFAULT_VARIABLES = THEMES[0].variables
+"""For the themes that come with Textual, which don't know these names."""
 
 
 def palette(variables: Mapping[str, str]) -> dict[str, Style]:
@@ -176,10 +123,6 @@ def palette(variables: Mapping[str, str]) -> dict[str, Style]:
         part: Style(color=colour(front), bgcolor=colour(back)) + Style.parse(attributes or "none")
         for part, (front, back, attributes) in _PARTS.items()
     }
-
-
-DEFAULT_VARIABLES = _DARK_VARIABLES
-"""For the themes that come with Textual, which don't know these names."""
 
 
 def theme_for(color_system: str | None, *, light: bool = False) -> str:

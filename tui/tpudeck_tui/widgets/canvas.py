@@ -88,6 +88,13 @@ class Canvas(Widget):
         self._frame = self._base = None
         super().notify_style_update()
 
+    def on_focus(self) -> None:
+        """What has the focus looks like it."""
+        self.repaint()
+
+    def on_blur(self) -> None:
+        self.repaint()
+
     def _on_resize(self, event: events.Resize) -> None:
         self._frame = None
 

@@ -113,12 +113,6 @@ class Chart(Canvas, can_focus=True):
         self._painted_frame = Frame(self.view, self.flags, look, width=size.width, height=size.height)
         return self._painted_frame.strips()
 
-    def on_focus(self) -> None:
-        self.repaint()
-
-    def on_blur(self) -> None:
-        self.repaint()
-
     # Keys.
 
     def _change(self, change: Callable[[], None], *, worth_remembering: bool = False) -> None:

@@ -123,12 +123,6 @@ class Pages(Lines, can_focus=True):
                     self.turn_to(name)
                     return
 
-    def on_focus(self) -> None:
-        self.repaint()
-
-    def on_blur(self) -> None:
-        self.repaint()
-
     def paint(self, size: Size) -> list[Strip]:
         source = self._sources.get(self.page)
         lines = source(size.width) if source else []

@@ -104,12 +104,6 @@ class Pictures(Canvas, can_focus=True):
                 self.repaint()
                 return
 
-    def on_focus(self) -> None:
-        self.repaint()
-
-    def on_blur(self) -> None:
-        self.repaint()
-
     # Painting.
 
     def paint(self, size: Size) -> list[Strip]:

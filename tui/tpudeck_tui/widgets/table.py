@@ -226,12 +226,6 @@ class Table(Canvas, Generic[Row], can_focus=True):
 
     # Painting.
 
-    def on_focus(self) -> None:
-        self.repaint()
-
-    def on_blur(self) -> None:
-        self.repaint()
-
     def on_resize(self) -> None:
         self._keep_in_sight()
 
