@@ -218,6 +218,28 @@ def test_a_process_that_dies_between_two_looks_turns_values_into_reasons() -> No
     assert cores == [] and "nothing answers" in notes[0]
 
 
+def test_a_process_that_dies_while_it_is_asked_leaves_what_it_said_and_reasons() -> None:
+    dying, others = threading.Event(), threading.Semaphore(0)
+
+    def answer(name: str, context: Any) -> list[messages.Metric]:
+        if name == DUTY:
+            assert others.acquire(timeout=PATIENCE_S) and others.acquire(timeout=PATIENCE_S)
+            threading.Timer(1, lambda: server.stop(grace=None)).start()
+            dying.wait(PATIENCE_S)
+        others.release()
+        return chips(2)(name, context)
+
+    server = grpc.server(futures.ThreadPoolExecutor(max_workers=8))
+    service.add_RuntimeMetricServiceServicer_to_server(Servicer(answer), server)
+    port = server.add_secure_port("localhost:0", grpc.local_server_credentials())
+    server.start()
+    cores, _ = look([port])
+    dying.set()
+    server.stop(grace=None).wait()
+    assert [core.hbm_used_bytes for core in cores] == [GIB, 2 * GIB]
+    assert all(core.duty_cycle_percent is None and core.missing["duty_cycle_percent"] for core in cores)
+
+
 def test_something_else_on_the_port_is_a_reason_and_no_error() -> None:
     with socket.create_server(("localhost", 0)) as other:
         port = int(other.getsockname()[1])
