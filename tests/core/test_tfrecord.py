@@ -239,6 +239,45 @@ def test_integers_of_many_examples_keep_their_own_lengths_and_need_not_be_packed
     assert lengths.tolist() == [3, 2, 3]
 
 
+@given(
+    rows=st.lists(st.lists(st.integers(0, 2**34), max_size=90), min_size=1, max_size=12),
+    mask=st.lists(st.integers(0, 1), max_size=200),
+    first=st.booleans(),
+)
+def test_a_feature_is_found_wherever_it_stands_and_however_long_it_is(
+    rows: list[list[int]], mask: list[int], first: bool
+) -> None:
+    def record(numbers: list[int]) -> bytes:
+        features = {"ids": np.array(numbers, dtype=np.int64), "mask": np.array(mask, dtype=np.int64)}
+        return encode_example(features if first else dict(reversed(features.items())))
+
+    decoded, lengths = decode_int64s([record(row) for row in rows], "ids")
+    assert decoded.tolist() == [number for row in rows for number in row]
+    assert lengths.tolist() == [len(row) for row in rows]
+    again, _ = decode_int64s([record(row) for row in rows], "mask")
+    assert again.tolist() == mask * len(rows)
+
+
+@given(example=st.lists(st.integers(0, 300), min_size=1, max_size=40), data=st.data())
+def test_a_damaged_example_is_read_as_the_whole_decoder_reads_it_or_refused(
+    example: list[int], data: st.DataObject
+) -> None:
+    good = encode_example({"mask": np.array([1, 0]), "ids": np.array(example)})
+    damaged = bytearray(good)
+    damaged[data.draw(st.integers(0, len(good) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        decoded, lengths = decode_int64s([good, bytes(damaged), good], "ids")
+    except ValueError:
+        return
+    middle = decoded[len(example) : len(decoded) - len(example)]
+    assert lengths[1] == len(middle)
+    try:
+        told = decode_example(bytes(damaged))["ids"]
+    except ValueError:  # the rest of the example is damaged, its numbers are not
+        return
+    assert list(told) == middle.tolist()
+
+
 def test_an_example_without_the_feature_is_refused() -> None:
     with pytest.raises(ValueError, match="no int64 feature 'ids'"):
         decode_int64s([encode_example({"other": np.array([1])})], "ids")

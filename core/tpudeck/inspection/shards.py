@@ -89,7 +89,7 @@ class _Statistics:
         self.counts = _sum(self.counts, counts)
         self.sequences += len(ids_NS)
         self.tokens += ids_NS.size
-        self.nats += float(counts @ asked.nats[np.minimum(np.arange(len(counts)), len(asked.nats) - 1)])
+        self.nats += float((counts * asked.nats[np.minimum(np.arange(len(counts)), len(asked.nats) - 1)]).sum())
         self.hashes.append(row_hashes(ids_NS))
         lengths_N = np.full(len(ids_NS), ids_NS.shape[1])
         self.padding.add(padding_N, lengths_N)
@@ -114,9 +114,9 @@ def _sum(left: Counts, right: Counts) -> Counts:
     return longer
 
 
-def _read(place: _Place, source: ShardSet | str, asked: _Question) -> _Statistics:
+def _read(place: _Place, source: Mapping[str, Sequences] | str, asked: _Question) -> _Statistics:
     """Count a part. Other processes are given the folder, and open it once."""
-    sequences = (source if isinstance(source, ShardSet) else _opened(source)).split(place.split)
+    sequences = (_opened(source) if isinstance(source, str) else source)[place.split]
     part = _Statistics()
     rows = np.arange(place.first, place.first + place.size)
     if asked.share < 1:
@@ -128,8 +128,9 @@ def _read(place: _Place, source: ShardSet | str, asked: _Question) -> _Statistic
 
 
 @functools.lru_cache(maxsize=1)
-def _opened(folder: str) -> ShardSet:
-    return open_set(folder)
+def _opened(folder: str) -> Mapping[str, Sequences]:
+    shards = open_set(folder)
+    return {name: shards.split(name) for name in shards.splits}
 
 
 class _File(NamedTuple):
@@ -169,9 +170,8 @@ def inspect_shards(
     total = sum(map(len, sides.values()))
     roles = shards.manifest.tokenizer if shards.manifest else {}
     places = [place for name, sequences in sides.items() for place in _places(name, sequences)]
-    read = functools.partial(
-        _read, source=shards if workers <= 1 else str(shards.folder), asked=_question(shards, roles, share)
-    )
+    source = sides if workers <= 1 else str(shards.folder)
+    read = functools.partial(_read, source=source, asked=_question(shards, sides, roles, share))
     done = 0
     for place, part in zip(places, in_order(read, places, workers), strict=True):
         splits[place.split].add(place, part)
@@ -193,20 +193,20 @@ def _places(split: str, sequences: Sequences) -> Iterator[_Place]:
         first += size
 
 
-def _question(shards: ShardSet, roles: Mapping[str, Any], share: float) -> _Question:
+def _question(shards: ShardSet, sides: Mapping[str, Sequences], roles: Mapping[str, Any], share: float) -> _Question:
     unknown = roles.get("unk_id")
     specials = [id_ for id_ in roles.get("special_ids", ()) if id_ != unknown]
     table = np.zeros(max(specials, default=0) + 2, dtype=bool)
     table[specials] = True
-    expected = _expected(shards) + 1.0  # one more of each: what never occurs here is not infinitely surprising
+    expected = _expected(shards, sides) + 1.0  # one more of each: what never occurs here is not infinitely surprising
     return _Question(share, unknown, table, -np.log(expected / expected.sum()))
 
 
-def _expected(shards: ShardSet) -> Counts:
+def _expected(shards: ShardSet, sides: Mapping[str, Sequences]) -> Counts:
     """Token frequencies to judge files by: those that the manifest notes, else those of sequences from all over."""
     if shards.manifest:
         return shards.token_counts
-    sequences = shards.split("train" if "train" in shards.splits else shards.splits[0])
+    sequences = sides.get("train") or next(iter(sides.values()))
     rows = np.unique(np.linspace(0, max(0, len(sequences) - 1), _EXPECTED_FROM).astype(np.int64))
     chunks = [rows[start : start + _CHUNK_SEQUENCES] for start in range(0, len(rows), _CHUNK_SEQUENCES)]
     counts = np.zeros(1, dtype=np.int64)

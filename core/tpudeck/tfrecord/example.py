@@ -138,20 +138,39 @@ def decode_int64s(records: Sequence[bytes], name: str) -> tuple[npt.NDArray[np.i
     The numbers of packed lists (what everybody writes) are decoded together. ``ValueError`` where an example is
     damaged or lacks the feature.
     """
-    packed = [_packed_int64s(record, name) for record in records]
+    packed = list(_packed_lists(records, name))
     octets = np.frombuffer(b"".join(packed), dtype=np.uint8)
     sizes = np.array([len(part) for part in packed], dtype=np.int64)
-    ends_before = np.concatenate([[0], np.cumsum(octets < 0x80)])
-    bounds = np.concatenate([[0], np.cumsum(sizes)])
-    if (octets[bounds[1:][sizes > 0] - 1] >= 0x80).any():
+    filled, ends = sizes > 0, np.cumsum(sizes)
+    if (octets[ends[filled] - 1] >= 0x80).any():
         raise ValueError("an integer is cut off")
-    return decode_varints(octets.data), np.diff(ends_before[bounds])
+    lengths = np.zeros(len(packed), dtype=np.int64)
+    if filled.any():
+        lengths[filled] = np.add.reduceat(octets < 0x80, (ends - sizes)[filled], dtype=np.int64)
+    return decode_varints(octets.data), lengths
+
+
+def _packed_lists(records: Sequence[bytes], name: str) -> Iterator[bytes | memoryview]:
+    """The encoded numbers of an int64 feature, example by example.
+
+    Of the usual examples, all that is looked at stands before the numbers. So one that is as long as another and begins
+    with the same bytes has them in the same place.
+    """
+    head = b"\x0a%c%b\x12" % (len(name), name.encode())
+    known: dict[int, tuple[bytes, slice]] = {}
+    for record in records:
+        begins, place = known.get(len(record), (b"", None))
+        if place is not None and record.startswith(begins):
+            yield record[place]
+        elif (place := _usual_place(record, head)) is not None:
+            known[len(record)] = record[: place.start], place
+            yield record[place]
+        else:
+            yield _packed_int64s(record, name)
 
 
 def _packed_int64s(record: bytes, name: str) -> bytes | memoryview:
-    """The encoded numbers of an int64 feature."""
-    if (usual := _usual_int64s(record, b"\x0a%c%b\x12" % (len(name), name.encode()))) is not None:
-        return usual
+    """The encoded numbers of an int64 feature, whatever the example looks like."""
     for other, feature in _entries(record):
         if other == name:
             parts = [part for kind, part in _fields(feature) if kind == _INT64_LIST]
@@ -163,12 +182,9 @@ def _packed_int64s(record: bytes, name: str) -> bytes | memoryview:
     raise ValueError(f"a record has no int64 feature {name!r}")
 
 
-def _usual_int64s(record: bytes, head: bytes) -> memoryview | None:
-    """The same, several times as fast, for examples as everybody writes them.
-
-    They are one message of features, each of them a name and one packed list, all shorter than 2^14 bytes. None where
-    anything is otherwise.
-    """
+def _usual_place(record: bytes, head: bytes) -> slice | None:
+    """Where the encoded numbers are, in an example as everybody writes them: one message of features, each a name and
+    one packed list, all shorter than 2^14 bytes. None where anything is otherwise."""
     end = len(record)
     try:
         if record[0] != _FEATURES_TAG:
@@ -189,7 +205,7 @@ def _usual_int64s(record: bytes, head: bytes) -> memoryview | None:
                     length, position = _short_varint(record, position + 1)
                     if position + length != entry_end:
                         return None
-                return memoryview(record)[position:entry_end]
+                return slice(position, entry_end)
             position = entry_end
     except IndexError:
         pass
