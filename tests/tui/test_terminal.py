@@ -180,6 +180,29 @@ def test_sigterm_leaves_like_q(home: Home) -> None:
         assert console.process.wait(timeout=3) != 0
 
 
+def test_ctrl_z_goes_to_the_shell_and_fg_comes_back() -> None:
+    with terminal(command=("sh", "-i"), PS1="ready ") as shell:
+        shell.until("ready")
+        shell.press(f"{sys.executable} -m tpudeck_tui\n")
+        shell.until("No runs yet.")
+        shell.press("\x1a")
+        shell.until("Stopped")
+        shell.press("fg\n")
+        shell.read(1)
+        shell.press("?")
+        shell.until("everywhere")
+
+
+def test_ctrl_z_without_a_shell_says_so_and_stops_nothing() -> None:
+    with terminal() as console:
+        console.until("No runs yet.")
+        console.press("\x1a")
+        console.until("no shell here")
+        console.press("q")
+        console.read(3)
+        assert console.process.wait(timeout=3) == 0
+
+
 @pytest.mark.slow
 def test_a_stalled_link_delays_the_display_and_nothing_else(home: Home) -> None:
     run = FakeRun(home, "grows")

@@ -7,6 +7,7 @@ neither numpy (85 ms) nor pydantic (65 ms).
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -54,6 +55,12 @@ def _collect_garbage_from_now_on() -> None:
     gc.enable()
 
 
+def _a_shell_waits() -> bool:
+    """Whether somebody with job control started this process: else, once stopped, nobody could let it go on."""
+    parent = os.getppid()
+    return os.getsid(parent) == os.getsid(0) and os.getpgid(parent) != os.getpgid(0)
+
+
 def _screen(module: str, name: str) -> Screen[Any]:
     screen: Screen[Any] = getattr(import_module(module), name)()
     return screen
@@ -83,6 +90,7 @@ class Deck(Looks):
         ),
         Binding("question_mark,f1", "help", "Keys", key_display="?", id="app.help", show=False),
         Binding("q,ctrl+q", "leave", "Leave (runs go on)", key_display="q", id="app.quit", show=False),
+        Binding("ctrl+z", "suspend", "To the shell (fg comes back)", id="app.suspend", show=False),
         Binding("w", "commands", "What is at work beside", id="app.commands", show=False),
         Binding("f9", "save_screen", "Picture of the screen (SVG)", id="app.picture", show=False),
     ]
@@ -271,6 +279,12 @@ class Deck(Looks):
         goes = "goes" if live + beside == 1 else "go"
         said = f"{' and '.join(going_on)} {goes} on without the console. `tpudeck` opens it again."
         self.exit(message=f"{said} `tpudeck runs list` shows the runs." if going_on else None)
+
+    def action_suspend(self) -> None:
+        if _a_shell_waits():
+            self.action_suspend_process()
+        else:
+            self.say("there is no shell here that could bring the console back; q leaves it, and runs go on")
 
     def action_save_screen(self) -> None:
         folder = self.home.root / "exports"
