@@ -12,7 +12,7 @@ from tpudeck import launch
 from tpudeck.config import Home
 from tpudeck.hub import write_card
 from tpudeck.hub.curve import Curve, draw
-from tpudeck.presets import load_experiment, resolve
+from tpudeck.presets import load_experiment, resolve, save_experiment
 from tpudeck.runs.events import AttemptStarted, Evaluated
 from tpudeck.runs.writer import RunWriter
 from tpudeck.storage import write_json
@@ -68,6 +68,27 @@ def test_nothing_private_is_published(card: str, tmp_path: Path) -> None:
     assert "diary.txt" in published
     for secret in ("private person", "secret-project", str(tmp_path)):
         assert secret not in published
+
+
+@pytest.mark.parametrize(
+    ("weights", "base", "told"),
+    [
+        ("hub:org/base", "base_model: org/base\n", "trained from the weights of `hub:org/base`"),
+        ("/home/somebody/weights", "", "trained from the weights of `weights`"),
+        ("", "", "trained from scratch"),
+    ],
+)
+def test_the_card_says_what_the_model_started_from(
+    run: Path, tmp_path: Path, weights: str, base: str, told: str
+) -> None:
+    experiment = load_experiment(run / "experiment.toml")
+    changed = experiment.model_copy(update={"model": experiment.model.model_copy(update={"weights": weights})})
+    save_experiment(changed, run / "experiment.toml")
+    (tmp_path / "model").mkdir()
+    write_card(run, tmp_path / "model", step=1000)
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert told in card and base in card and ("base_model" in card) == bool(base)
+    assert "somebody" not in "".join(path.read_text() for path in (tmp_path / "model").iterdir())
 
 
 def test_the_recipe_beside_the_card_is_a_complete_experiment(card: str, tmp_path: Path, run: Path) -> None:
