@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tpudeck.config import Home
 from tpudeck.storage import write_json
 from tpudeck_tui.app import Deck
 from tpudeck_tui.commands import Command
-from tpudeck_tui.screens.forms import CommandForm, Field
+from tpudeck_tui.screens.forms import CommandForm, Field, Form, Values
 from tpudeck_tui.screens.work import CommandsDialog, aligned
 from tui.fakes import FakeRun
 from tui.views import until
@@ -246,3 +247,31 @@ def test_a_table_printed_with_tabs_is_aligned() -> None:
         "a longer one  3 ms",
         "no table",
     ]
+
+
+class SlowForm(Form[str]):
+    """Takes its time over the answer."""
+
+    answers = 0
+
+    def command(self, values: Values) -> list[str]:
+        return ["slow", values["word"]]
+
+    def answer(self, values: Values) -> str:
+        self.answers += 1
+        time.sleep(0.3)
+        return values["word"]
+
+
+async def test_a_form_is_answered_once_and_keys_work_while_it_answers(deck: Deck) -> None:
+    async with deck.run_test(size=(100, 30), notifications=True) as pilot:
+        given: list[str | None] = []
+        form = SlowForm("Slow", [Field("word", "word", "a")])
+        deck.push_screen(form, given.append)
+        await until(pilot, "tpudeck slow a")
+        await pilot.press("enter", "enter", "b")
+        await until(pilot, "tpudeck slow ab")
+        await until(pilot, "No runs yet.")
+        while not given:
+            await pilot.pause(0.02)
+        assert (given, form.answers) == (["a"], 1)

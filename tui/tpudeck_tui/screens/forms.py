@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from textual import on
+from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Button, Input, Label, Static
+from textual.worker import get_current_worker
 
 from tpudeck.errors import InputError, TpudeckError
 from tpudeck_tui.screens.dialogs import Dialog
@@ -58,6 +59,9 @@ class Form(Dialog[Answer]):
         self._heading = heading
         self._fields = tuple(fields)
         self._detail = detail
+        self._said: list[str] = []
+        """The checks that are shown."""
+        self._answering = False
 
     def heading(self) -> str:
         return self._heading
@@ -91,12 +95,12 @@ class Form(Dialog[Answer]):
         """The words after ``tpudeck`` that do the same; :class:`InputError` where there is something wrong."""
         raise NotImplementedError
 
-    def checks(self, values: Values) -> list[str]:
-        """What was looked at, and how it came out."""
-        return []
+    def checks(self, values: Values) -> Iterable[str]:
+        """What was looked at, and how it came out: line by line, in a thread, since looking may take its time."""
+        return ()
 
     def answer(self, values: Values) -> Answer:
-        """Do it, or say what to do; an error keeps the form open."""
+        """Do it, or say what to do; in a thread. An error keeps the form open."""
         raise NotImplementedError
 
     def on_mount(self) -> None:
@@ -104,16 +108,38 @@ class Form(Dialog[Answer]):
 
     @on(Input.Changed)
     def look(self) -> None:
-        """Check again, and show the command line."""
+        """Show the command line, and check again."""
         values = self.values()
-        line, checks = "", []
         try:
             line = shlex.join(("tpudeck", *self.command(values)))
-            checks = self.checks(values)
         except TpudeckError as error:
-            checks = fault_lines(error)
-        said = Content("\n").join(_coloured(text) for text in checks if text)
-        for key, text in (("command", Content(line)), ("checks", said)):
+            self._show("command", Content(""))
+            self._show_checks(fault_lines(error))
+            return
+        self._show("command", Content(line))
+        self._check(values)
+
+    @work(thread=True, exclusive=True, group="checks")
+    def _check(self, values: Values) -> None:
+        worker, lines = get_current_worker(), []
+        try:
+            for line in self.checks(values):
+                lines.append(line)
+                if worker.is_cancelled:
+                    return
+                # What was said before stays below until it is said anew: nothing jumps while one types.
+                self.app.call_from_thread(self._show_checks, lines + self._said[len(lines) :])
+        except TpudeckError as error:
+            lines += fault_lines(error)
+        if not worker.is_cancelled:
+            self.app.call_from_thread(self._show_checks, lines)
+
+    def _show_checks(self, lines: Sequence[str]) -> None:
+        self._said = list(lines)
+        self._show("checks", Content("\n").join(_coloured(text) for text in lines if text))
+
+    def _show(self, key: str, text: Content) -> None:
+        if self.is_attached:
             shown = self.query_one(f"#{key}", Static)
             shown.update(text)
             shown.display = bool(text)
@@ -145,15 +171,25 @@ class Form(Dialog[Answer]):
     @on(Input.Submitted)
     @on(Button.Pressed, "#start")
     def submit(self) -> None:
-        values = self.values()
+        """Once, however often enter is pressed meanwhile."""
+        if not self._answering:
+            self._answering = True
+            self._answer(self.values())
+
+    @work(thread=True, group="answer")
+    def _answer(self, values: Values) -> None:
         try:
             self.command(values)
             answer = self.answer(values)
         except (TpudeckError, OSError) as error:
             text = error.show() if isinstance(error, TpudeckError) else str(error)
-            self.app.notify(text, severity="error", markup=False)
+            self.app.call_from_thread(self._refuse, text)
             return
-        self.dismiss(answer)
+        self.app.call_from_thread(self.dismiss, answer)
+
+    def _refuse(self, text: str) -> None:
+        self._answering = False
+        self.app.notify(text, severity="error", markup=False)
 
     @on(Button.Pressed, "#back")
     def _back(self) -> None:

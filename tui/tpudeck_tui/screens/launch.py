@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import work
 from textual.binding import Binding, BindingType
 
 from tpudeck import launch
@@ -62,8 +62,8 @@ class LaunchDialog(Form[Path]):
         super().__init__(heading or f"Launch {draft.preset}", own)
         self._home = home
         self._draft = draft
-        self._ready: tuple[str, str] = ("", "")
-        """For which experiment the stages were looked up, and what was found."""
+        self._ready: dict[str, str] = {}
+        """What of an experiment the stages depend on → which of them are found ready."""
         self._compiling: tuple[Command, Experiment, str] | None = None
         self._chip = ""
         """The chip that was asked for."""
@@ -134,36 +134,23 @@ class LaunchDialog(Form[Path]):
 
     # What was looked at.
 
-    def checks(self, values: Values) -> list[str]:
+    def checks(self, values: Values) -> Iterator[str]:
         experiment = self.experiment(values)
-        self._look_for_artefacts(experiment)
         changed = len(self.overrides(values))
-        good = "✓ the experiment breaks no rule" + (f" ({changed} changed)" if changed else "")
-        return [good, *_machine_lines(experiment), self._ready[1], *self._preflight_lines(experiment)]
+        yield "✓ the experiment breaks no rule" + (f" ({changed} changed)" if changed else "")
+        yield from _machine_lines(experiment)
+        yield self._artefact_line(experiment)
+        yield from self._preflight_lines(experiment)
 
-    def _look_for_artefacts(self, experiment: Experiment) -> None:
-        """Which stages have nothing to do; to know it the text may have to be read, so it is found out aside."""
+    def _artefact_line(self, experiment: Experiment) -> str:
+        """Which stages have nothing to do; to know it the text may have to be read, so the answer is kept."""
         about = experiment.model_dump_json(include={"corpus", "tokenizer", "shards", "model"})
-        if about != self._ready[0]:
-            self._ready = (about, "· tokenizer and shards: looking …")
-            self._find_artefacts(about, experiment)
-
-    @work(thread=True, exclusive=True, group="ready")
-    def _find_artefacts(self, about: str, experiment: Experiment) -> None:
-        found = []
-        for stage, ready in (("tokenizer", tokenizer_ready), ("shards", shards_ready)):
-            try:
-                there = ready(experiment, self._home) is not None
-            except (TpudeckError, OSError) as error:
-                found.append(f"✗ {stage}: {error}")
-                continue
-            found.append(f"✓ {stage}: found ready" if there else f"· {stage}: made first")
-        self.app.call_from_thread(self._take_ready, about, "   ".join(found))
-
-    def _take_ready(self, about: str, found: str) -> None:
-        if about == self._ready[0] and self.is_attached:
-            self._ready = (about, found)
-            self.look()
+        if about not in self._ready:
+            self._ready[about] = "   ".join(
+                _stage_line(stage, ready, experiment, self._home)
+                for stage, ready in (("tokenizer", tokenizer_ready), ("shards", shards_ready))
+            )
+        return self._ready[about]
 
     # The compiler.
 
@@ -251,6 +238,16 @@ class ForkDialog(LaunchDialog):
             name=values["name"] or None,
             argv=["tpudeck", *self.command(values)],
         )
+
+
+def _stage_line(
+    stage: str, ready: Callable[[Experiment, Home], Path | None], experiment: Experiment, home: Home
+) -> str:
+    try:
+        there = ready(experiment, home) is not None
+    except (TpudeckError, OSError) as error:
+        return f"✗ {stage}: {error}"
+    return f"✓ {stage}: found ready" if there else f"· {stage}: made first"
 
 
 def _machine_lines(experiment: Experiment) -> list[str]:
