@@ -65,6 +65,8 @@ TASKS: dict[str, str] = {
 }
 """Task → the module that does it."""
 
+_LOOK_EVERY_S = 0.2
+
 _OWNER = "owner.lock"
 """In a job folder: held by its maker."""
 
@@ -107,6 +109,25 @@ class Job:
         if self.stopping:
             raise InterruptedRunError(f"{self.task} was asked to stop")
 
+    @contextlib.contextmanager
+    def nothing_to_save(self) -> Iterator[None]:
+        """Within this, somebody who asks for an end gets it at once, whatever the main thread is in: a compiler hears
+        nothing for minutes."""
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.wait(_LOOK_EVERY_S):
+                if self.stopping:
+                    _end(self.folder, self.task, InterruptedRunError(f"{self.task} was asked to stop"))
+
+        watcher = threading.Thread(target=watch, daemon=True, name="nothing-to-save")
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join()
+
     def progress(self, done: float, total: float | None, unit: str, *, force: bool = False, **more: Any) -> None:
         """Say how far the work is; rates and the time left follow from it."""
         elapsed_s = time.monotonic() - self._started
@@ -128,23 +149,28 @@ def main(tasks: Mapping[str, Callable[[Job], Mapping[str, Any]]], argv: list[str
     with _stage_lock(folder):
         attempt = int(os.environ.get("TPUDECK_ATTEMPT", "0"))
         writer = RunWriter(folder, attempt=attempt)
-        results = folder / "results"
-        results.mkdir(exist_ok=True)
-        code = 0
+        (folder / "results").mkdir(exist_ok=True)
         try:
-            result = tasks[task](Job(task, folder, writer, stop))
-            outcome: dict[str, Any] = {"ok": True, "result": plain(dict(result))}
+            outcome = plain(dict(tasks[task](Job(task, folder, writer, stop))))
         except BaseException as error:  # noqa: BLE001 (the last resort of a process: everything becomes a result)
-            failure = _explained(error)
-            code = failure.exit_code
-            outcome = {"ok": False, "error": failure.to_dict(), "exit_code": code}
-            print(f"{task}: {failure.show()}", file=sys.stderr)
-        with contextlib.suppress(OSError):
-            write_json(results / f"{task}.json", outcome)
+            outcome = _explained(error)
         writer.close()
+        _end(folder, task, outcome)
+
+
+def _end(folder: Path, task: str, outcome: dict[str, Any] | TpudeckError) -> NoReturn:
+    """Write the result down and leave. TensorFlow's threads and exit handlers have nothing more to do, and may hang."""
+    if isinstance(outcome, TpudeckError):
+        code = outcome.exit_code
+        written: dict[str, Any] = {"ok": False, "error": outcome.to_dict(), "exit_code": code}
+        print(f"{task}: {outcome.show()}", file=sys.stderr)
+    else:
+        code, written = 0, {"ok": True, "result": outcome}
+    with contextlib.suppress(OSError):
+        write_json(folder / "results" / f"{task}.json", written)
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)  # TensorFlow's threads and exit handlers have nothing more to do, and may hang or complain
+    os._exit(code)
 
 
 def _explained(error: BaseException) -> TpudeckError:

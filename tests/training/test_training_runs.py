@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import math
+import subprocess
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -329,3 +331,17 @@ def test_a_checkpoint_of_another_tokenizer_is_refused(tiny_runs: TinyRuns) -> No
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"tokenizer_hash": "another"}))
     with pytest.raises(ArtefactError, match="was trained with the tokenizer another"):
         train(folder, attempt=2)
+
+
+def test_a_stop_while_the_model_is_compiled_ends_the_stage_at_once(tiny_runs: TinyRuns) -> None:
+    folder = tiny_runs.run(tiny_experiment(model={"layers": 40}, train={"xla": True}))
+    job = jobs.start("train", folder, stdin=subprocess.PIPE, environ={jobs.CONTROL_PIPE: "1"})
+    while not (folder / "events.jsonl").exists() or len(events(folder, "phase_changed")) < 2:
+        assert job.running(), (folder / "console.log").read_text()
+        time.sleep(0.05)
+    assert job.process.stdin is not None
+    job.process.stdin.close()
+    with pytest.raises(InterruptedRunError, match="train was asked to stop"):
+        job.result()
+    assert job.process.returncode == 130
+    assert not events(folder, "attempt_started")

@@ -66,7 +66,8 @@ def run(job: Job, inputs: Inputs) -> dict[str, Any]:
     job.writer.event(PhaseChanged(phase="compiling", promise_s=_COMPILING_PROMISE_S[machine.kind]))
     for remark in _remarks(inputs.experiment):
         job.writer.event(Noticed(message=remark))
-    training = set_up(inputs, machine, batches)
+    with job.nothing_to_save():
+        training = set_up(inputs, machine, batches)
     schedule = read_or_make_plan(job.folder / "plan.json", inputs, machine, step_s=training.step_s)
     return Trainer(job, inputs, training, schedule).run()
 
