@@ -19,7 +19,7 @@ from tpudeck.tokenizer import load
 TPUDECK = [sys.executable, "-c", "from tpudeck.cli import main; main()"]
 
 
-def tpudeck(*arguments: str | bytes, stdin: str = "") -> subprocess.CompletedProcess[str]:
+def tpudeck(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run([*TPUDECK, *arguments], capture_output=True, text=True, input=stdin)
 
 
@@ -68,7 +68,7 @@ def test_train_on_a_sample_sees_less_text(text: Path) -> None:
     ("arguments", "message"),
     [
         (("--vocab-size", "20"), "a vocabulary of 20 cannot be"),
-        (("--vocab-size", "3"), "tokenizer.vocab_size: must be greater than or equal to 16"),
+        (("--vocab-size", "3"), "tokenizer.vocab_size: must be at least 16"),
         (("--kind", "sentencepiece"), "tokenizer.kind: must be 'unigram', 'bpe', 'byte_bpe' or 'wordpiece'"),
         (("--sample-mb", "-1"), "tokenizer.sample_mb"),
         (("--set", "tokenizer.vocabsize=5"), "did you mean vocab_size?"),
@@ -111,8 +111,11 @@ def test_special_tokens_are_text_unless_asked_otherwise(folder: Path) -> None:
     assert 4 in special["ids"]
 
 
-def test_text_that_is_not_unicode_is_encoded_all_the_same(folder: Path) -> None:
-    shown = tpudeck("tokenizer", "encode", str(folder), b"caf\xe9", "--json")
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_lines_that_are_not_unicode_are_encoded_all_the_same(folder: Path, errors: str) -> None:
+    words = ["tokenizer", "encode", str(folder), "--json"]
+    environ = {**os.environ, "PYTHONIOENCODING": f"utf-8:{errors}"}
+    shown = subprocess.run([*TPUDECK, *words], capture_output=True, input=b"caf\xe9\n", env=environ)
     assert json.loads(shown.stdout)[0]["text"] == "caf\ufffd"
 
 

@@ -166,7 +166,6 @@ def compare(
 
 
 def _encoded(loaded: LoadedTokenizer, text: str) -> dict[str, Any]:
-    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     encoding = loaded.rust.encode(text)
     return {"text": text, "ids": encoding.ids, "tokens": encoding.tokens, "offsets": encoding.offsets}
 
@@ -178,8 +177,8 @@ def _standard_input() -> Iterator[str]:
 
     if sys.stdin.isatty():
         narrate("reading texts from standard input, one a line; Ctrl-D ends")
-    for line in sys.stdin:
-        yield line.rstrip("\r\n")
+    for line in sys.stdin.buffer:  # text would be strict, or hold surrogates, by locale
+        yield line.decode(errors="replace").rstrip("\r\n")
 
 
 def find_tokenizer(name: str) -> LoadedTokenizer:
