@@ -101,7 +101,10 @@ class Weights:
                 hint="weights in other formats (pytorch_model.bin) can run code and are never read: "
                 "save them again with safe_serialization",
             )
-        names = sorted(set(_json(self.folder / _INDEX)["weight_map"].values()))
+        named = _json(self.folder / _INDEX).get("weight_map")
+        names = sorted(set(map(str, named.values()))) if isinstance(named, dict) else []
+        if not names:
+            raise ArtefactError(f"{self.folder / _INDEX} names no files of weights")
         for name in names:
             if Path(name).name != name or not (self.folder / name).exists():
                 raise ArtefactError(f"{self.source} is not whole: its index names {name}, which is not there")
@@ -173,8 +176,10 @@ def as_changes(weights: Weights) -> dict[str, Any]:
 def _shape(weights: Weights) -> dict[str, Any]:
     """The section ``model`` of an experiment, as far as these weights decide it; none where that is the default."""
     config, sizes, published = weights.config, _sizes(weights), _EPSILON[weights.family]
-    epsilon = float(config.get("layer_norm_eps", config.get("layer_norm_epsilon", published)))
+    epsilon = config.get("layer_norm_eps", config.get("layer_norm_epsilon", published))
     embedding_width = config.get("embedding_size", sizes["width"])
+    if not isinstance(epsilon, (int, float)) or not isinstance(embedding_width, int):
+        raise ArtefactError(f"the configuration of {weights.source} holds no numbers where they are expected")
     return {
         "architecture": weights.family,
         **sizes,
@@ -185,13 +190,14 @@ def _shape(weights: Weights) -> dict[str, Any]:
 
 def _sizes(weights: Weights) -> dict[str, int]:
     config, keys = weights.config, _KEYS.get(weights.family, _BERT_KEYS)
-    sizes = {ours: config.get(theirs) for ours, theirs in keys.items()}
-    missing = [keys[ours] for ours, value in sizes.items() if not isinstance(value, int) and ours != "feed_forward"]
-    if missing:
-        raise ArtefactError(f"the configuration of {weights.source} does not say {', '.join(missing)}")
-    sizes["feed_forward"] = sizes["feed_forward"] or 4 * int(sizes["width"] or 0)
-    sizes["max_positions"] = int(sizes["max_positions"] or 0) - FAMILIES[weights.family].position_offset
-    return {ours: int(value or 0) for ours, value in sizes.items()}
+    found = {ours: config.get(theirs) for ours, theirs in keys.items()}
+    if found["feed_forward"] is None and isinstance(found["width"], int):
+        found["feed_forward"] = 4 * found["width"]
+    sizes = {ours: value for ours, value in found.items() if isinstance(value, int)}
+    if missing := [keys[ours] for ours in found.keys() - sizes.keys()]:
+        raise ArtefactError(f"the configuration of {weights.source} does not say {', '.join(sorted(missing))}")
+    sizes["max_positions"] -= FAMILIES[weights.family].position_offset
+    return sizes
 
 
 def _require_same_arithmetic(weights: Weights) -> None:

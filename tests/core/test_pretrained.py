@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from tokenizers import Tokenizer
 from gcsfaults import ObjectStore
 from tpudeck import jobs, launch, pretrained
 from tpudeck.config import Home
-from tpudeck.errors import ArtefactError, PresetError
+from tpudeck.errors import ArtefactError, InputError, PresetError
 from tpudeck.presets import Experiment, experiment_from, merge
 from tpudeck.storage import sets
 from tpudeck.tokenizer import load
@@ -130,6 +131,26 @@ def test_what_is_no_folder_of_weights_is_explained(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(ArtefactError, match="is damaged"):
         pretrained.describe(str(tmp_path))
+
+
+@pytest.mark.parametrize("key", sorted({*ROBERTA, "embedding_size"}))
+@pytest.mark.parametrize("value", ["big", None, [1], {"a": 1}, -1, 0.5, True])
+def test_a_configuration_of_nonsense_is_a_mistake_and_not_a_crash(tmp_path: Path, key: str, value: Any) -> None:
+    weights = write(tmp_path / "model", ROBERTA | {key: value})
+    with contextlib.suppress(InputError):
+        pretrained.as_changes(pretrained.describe(str(weights)))
+        pretrained.fitting(experiment(weights))
+
+
+@pytest.mark.parametrize(
+    "index", [b"{}", b"[]", b"{", b'{"weight_map": [1]}', b'{"weight_map": {"a": 5}}', b'{"weight_map": {"a": "../b"}}']
+)
+def test_an_index_of_nonsense_is_explained(tmp_path: Path, index: bytes) -> None:
+    weights = write(tmp_path / "model", ROBERTA)
+    (weights / "model.safetensors").rename(weights / "model.safetensors.index.json")
+    (weights / "model.safetensors.index.json").write_bytes(index)
+    with pytest.raises(ArtefactError, match=r"names|is damaged|no table"):
+        _ = pretrained.find(experiment(weights)).files
 
 
 def test_pickled_weights_are_never_read(tmp_path: Path) -> None:
