@@ -38,6 +38,8 @@ _MOVES = ("table.", "pages.", "chart.cursor")
 """Ids of keys that only move: they would drown the others in the palette."""
 _COMMANDS_S = 0.25
 """Time between two looks at commands, where there are any."""
+_IMPORT_AFTER_S = 0.7
+"""After the first list of runs: by then it has been painted."""
 
 _SCREENS = {
     "runs": ("tpudeck_tui.screens.runs", "RunsScreen"),
@@ -59,6 +61,12 @@ def _a_shell_waits() -> bool:
     """Whether somebody with job control started this process: else, once stopped, nobody could let it go on."""
     parent = os.getppid()
     return os.getsid(parent) == os.getsid(0) and os.getpgid(parent) != os.getpgid(0)
+
+
+def _import_screens() -> None:
+    """What takes the most of opening a screen for the first time; one imports while one reads the list of runs."""
+    for module, _ in _SCREENS.values():
+        import_module(module)
 
 
 def _screen(module: str, name: str) -> Screen[Any]:
@@ -114,6 +122,8 @@ class Deck(Looks):
         self.commands: list[Command] = []
         """Those that nobody waits for: what comes of them is told."""
         self.watcher = Watcher(home, self.post_message, refresh_s=refresh_s or self.settings.refresh)
+        self._listed = False
+        """Whether the first list of runs was shown."""
 
     def get_default_screen(self) -> Screen[Any]:
         return _screen(*_SCREENS["runs"])
@@ -132,8 +142,7 @@ class Deck(Looks):
 
     def _check_keys(self) -> None:
         """Say which names of the user's keymap nothing is called."""
-        for module, _ in _SCREENS.values():
-            import_module(module)
+        _import_screens()
         if unknown := sorted(set(self.settings.keys) - _binding_ids(DOMNode)):
             text = f"{self.home.settings_file.name}: nothing is called {', '.join(unknown)}; ? shows the names"
             self.call_from_thread(self.say, text, severity="warning")
@@ -146,6 +155,9 @@ class Deck(Looks):
         self._on_screens(DeckScreen.refresh_bars)
         if not gc.isenabled():
             self.call_after_refresh(_collect_garbage_from_now_on)
+        if not self._listed:
+            self._listed = True
+            self.set_timer(_IMPORT_AFTER_S, partial(self.run_worker, _import_screens, thread=True))
 
     def on_run_read(self, message: RunRead) -> None:
         self._deliver(lambda screen: screen.show_run(message.folder, message.seen))
@@ -285,6 +297,10 @@ class Deck(Looks):
             self.action_suspend_process()
         else:
             self.say("there is no shell here that could bring the console back; q leaves it, and runs go on")
+
+    def on_driver_signal_resume(self) -> None:
+        """Back from the shell, on an empty terminal."""
+        self.refresh(layout=True)
 
     def action_save_screen(self) -> None:
         folder = self.home.root / "exports"
