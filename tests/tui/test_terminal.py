@@ -188,9 +188,10 @@ def test_ctrl_z_goes_to_the_shell_and_fg_comes_back() -> None:
         shell.press("\x1a")
         shell.until("Stopped")
         shell.press("fg\n")
-        shell.read(1)
+        shell.emulator.reset()
+        shell.until("No runs yet.")
         shell.press("?")
-        shell.until("everywhere")
+        shell.until("Help")
 
 
 def test_ctrl_z_without_a_shell_says_so_and_stops_nothing() -> None:
