@@ -46,7 +46,7 @@ class _Preset:
 
 
 _LIST: tuple[Column[_Preset], ...] = (
-    Column("name", "preset", 12, lambda preset: (preset.name, "bright"), grows=True),
+    Column("name", "preset", 18, lambda preset: (preset.name, "accent" if preset.own else "bright"), grows=True),
     Column("own", "", 5, lambda preset: ("yours", "accent") if preset.own else ("", ""), rank=1),
 )
 
@@ -56,7 +56,7 @@ class PresetsScreen(FullScreen):
 
     DEFAULT_CSS = """
     PresetsScreen {
-        #list { width: 21; height: 1fr; }
+        #list { width: 22; height: 1fr; }
         #detail { width: 1fr; height: 1fr; padding: 0 1; border-left: solid $faint; }
         #about { height: 3; }
         #follows { height: 8; }

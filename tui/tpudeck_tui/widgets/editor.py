@@ -32,7 +32,7 @@ def _origin_cell(value: Value) -> Cell:
 
 
 _VALUES: tuple[Column[Value], ...] = (
-    Column("path", "key", 24, lambda value: (value.path, "muted")),
+    Column("path", "key", 26, lambda value: (value.path, "muted")),
     Column("value", "value", 10, _value_cell, grows=True, rank=1),
     Column("origin", "from", 12, _origin_cell, rank=2),
 )
