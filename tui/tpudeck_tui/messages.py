@@ -27,8 +27,7 @@ class Seen:
     machine: Sample | None
     """The machine at the sampler's last look."""
     utilisation: Metrics
-    """How busy it was at every look: percentages, and ``READING/N`` of device N (``memory/N`` in bytes); the steps count
-    looks."""
+    """How busy it was at every look, in percent; ``READING/N`` of device N, memory in bytes; the steps count looks."""
 
 
 class RunsListed(Message):
