@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
 import pytest
 
+from tinyruns import TinyRuns, events, tiny_experiment, train
+from tpudeck.training import pace as paces
 from tpudeck.training.pace import CALL_S, Pace
 
 
@@ -48,3 +53,27 @@ def test_a_call_ends_where_something_is_due_and_at_the_end_of_the_run() -> None:
 
 def test_a_fixed_number_of_steps_is_kept() -> None:
     assert pace(0.001, fixed=7).steps_from(0) == 7
+
+
+@pytest.mark.training
+def test_a_slow_device_is_asked_for_a_checkpoint_and_gives_it_within_two_calls(
+    tiny_runs: TinyRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of steps that take 20 ms, a call of a fifth of a second does ten at most, whatever it does first."""
+    from tpudeck.training.loop import StepLoop
+
+    plain, counts = StepLoop.__call__, []
+    folder = tiny_runs.run(tiny_experiment(train={"steps": 200, "log_every": 0}))
+
+    def slow(loop: StepLoop, batches: Any, first_step: int, rates: Any) -> Any:
+        counts.append(len(rates))
+        time.sleep(0.02 * len(rates))
+        if first_step >= 50 and not events(folder, "checkpoint_saved"):
+            (folder / "requests" / "checkpoint.json").write_text("{}")
+        return plain(loop, batches, first_step, rates)
+
+    monkeypatch.setattr(StepLoop, "__call__", slow)
+    monkeypatch.setattr(paces, "CALL_S", 0.2)
+    train(folder)
+    assert max(counts) <= 10 < len(counts)
+    assert events(folder, "checkpoint_saved")[0]["step"] <= 50 + 2 * 10

@@ -216,6 +216,25 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_run(tiny_runs: TinyRuns, mon
     assert sorted(path.name for path in (folder / "checkpoints").iterdir()) == ["step-00000004", "step-00000006"]
 
 
+def test_a_checkpoint_that_found_no_room_gives_back_what_it_took(
+    tiny_runs: TinyRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tpudeck.training import checkpoints
+
+    original = checkpoints._save
+
+    def full(arrays: Any, path: Path) -> None:
+        if path.name.startswith("optimizer"):
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        original(arrays, path)
+
+    monkeypatch.setattr(checkpoints, "_save", full)
+    folder = tiny_runs.run(tiny_experiment(train={"steps": 2}))
+    with pytest.raises(OSError, match="No space left"):
+        train(folder)
+    assert list((folder / "checkpoints").iterdir()) == []
+
+
 def test_a_finished_run_resumed_does_no_more_steps(tiny_runs: TinyRuns) -> None:
     folder = tiny_runs.run(tiny_experiment())
     first = train(folder)
