@@ -173,11 +173,14 @@ def test_the_command_line_hands_its_options_to_the_console(home: Home) -> None:
         assert console.text.isascii()
 
 
-def test_sigterm_leaves_like_q(home: Home) -> None:
+def test_sigterm_restores_the_terminal_like_q() -> None:
     with terminal() as console:
         console.until("No runs yet.")
         console.process.send_signal(signal.SIGTERM)
-        assert console.process.wait(timeout=3) != 0
+        written = console.read(3)
+        assert console.process.wait(timeout=3) == 128 + signal.SIGTERM
+        assert b"\x1b[?1049l" in written
+        assert b"\x1b[?25h" in written
 
 
 def test_ctrl_z_goes_to_the_shell_and_fg_comes_back() -> None:

@@ -6,8 +6,10 @@ neither numpy (85 ms) nor pydantic (65 ms).
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
+import signal
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -41,6 +43,7 @@ _COMMANDS_S = 0.25
 _IMPORT_AFTER_S = 0.7
 """After the first list of runs: by then it has been painted."""
 
+_TERMINATED = 128 + signal.SIGTERM
 _SCREENS = {
     "runs": ("tpudeck_tui.screens.runs", "RunsScreen"),
     "presets": ("tpudeck_tui.screens.presets", "PresetsScreen"),
@@ -130,6 +133,7 @@ class Deck(Looks):
 
     def on_mount(self) -> None:
         self.set_keymap(self.settings.keys)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, partial(self.exit, return_code=_TERMINATED))
         self.watcher.start()
         self._commands_timer = self.set_interval(_COMMANDS_S, self._look_at_commands, pause=True)
         if self.settings.problem:
