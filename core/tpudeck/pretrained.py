@@ -119,7 +119,7 @@ class Weights:
 
 def find(experiment: Experiment) -> Weights:
     """The weights an experiment starts from, brought here, and fit for it."""
-    return _fit(experiment, (_CONFIG, _INDEX, "*.safetensors"))
+    return _fit(experiment, (_CONFIG, _INDEX, _ONE_FILE, "model-*.safetensors"))
 
 
 def fitting(experiment: Experiment) -> Weights | None:

@@ -6,9 +6,12 @@ client is imported when the first bucket is touched, never before.
 =============  =====================================================================================
 ``local``      whole or not at all: atomic writes, JSON, hashes
 ``locations``  read and list, wherever it is
-``bucket``     objects: verified uploads and downloads, preconditions (over ``client``, ``refusals``, ``settings``)
+``bucket``     objects: verified uploads and downloads, preconditions
 ``sets``       folders to and from a bucket as a whole; a half-uploaded one is never taken for whole
+``cache``      copies of objects on this machine, under a limit
 =============  =====================================================================================
+
+Below ``bucket``: ``settings``, ``client``, ``refusals`` (errors in plain words), ``stored`` (checksums), ``streams``.
 """
 
 from __future__ import annotations

@@ -18,20 +18,19 @@ import contextlib
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
-
-import google_crc32c
+from typing import IO, TYPE_CHECKING
 
 from tpudeck.errors import RetryLaterError, WorkError
 from tpudeck.storage.client import REQUEST_TIMEOUT_S, bucket_named, client, object_at, retry, split
 from tpudeck.storage.locations import GLOB_CHARACTERS
 from tpudeck.storage.refusals import explained, no_bucket
+from tpudeck.storage.stored import Stored, as_stored, checksum, checksum_bytes
+from tpudeck.storage.streams import ObjectReader, pinned
 
 if TYPE_CHECKING:
-    from google.cloud import storage as gcs
+    pass
 
 __all__ = [
     "Stored",
@@ -56,41 +55,8 @@ _PART_BYTES = 32 << 20
 _MOST_PARTS = 32
 """A composition takes 32 components at most (Cloud Storage, "Composite objects")."""
 _DOWNLOAD_ATTEMPTS = 3
-_BLOCK_BYTES = 1 << 20
 _PAGE_OBJECTS = 1000
 _PROBE_TIMEOUT_S = (3.0, 10.0)
-
-
-@dataclass(frozen=True)
-class Stored:
-    """An object as the bucket describes it."""
-
-    location: str
-    size_bytes: int
-    crc32c: str
-    """As the service writes it: big-endian, base64."""
-    generation: int
-
-
-def checksum(path: Path, start: int = 0, size: int | None = None) -> str:
-    """CRC32C of a local file, or of a part of it, as the service writes it."""
-    crc = 0
-    with path.open("rb") as file:
-        file.seek(start)
-        left = path.stat().st_size - start if size is None else size
-        while left and (block := file.read(min(_BLOCK_BYTES, left))):
-            crc = google_crc32c.extend(crc, block)
-            left -= len(block)
-    return _encode(crc)
-
-
-def checksum_bytes(data: bytes) -> str:
-    """CRC32C of bytes, as the service writes it."""
-    return _encode(google_crc32c.value(data))
-
-
-def _encode(crc: int) -> str:
-    return base64.b64encode(crc.to_bytes(4, "big")).decode()
 
 
 # --- read ------------------------------------------------------------------------------------------------------------
@@ -101,7 +67,7 @@ def describe(location: str) -> Stored:
     with explained(location):
         blob = object_at(location)
         blob.reload(timeout=REQUEST_TIMEOUT_S, retry=retry())
-        return _stored(blob)
+        return as_stored(blob)
 
 
 def probe(prefix: str) -> None:
@@ -156,7 +122,7 @@ def _glob_pattern(glob: str) -> re.Pattern[str]:
 
 def open_object(location: str) -> IO[bytes]:
     """An object as a stream; see :func:`tpudeck.storage.open_binary`."""
-    return io.BufferedReader(_ObjectReader(describe(location)), _READ_BYTES)
+    return io.BufferedReader(ObjectReader(describe(location)), _READ_BYTES)
 
 
 def read_bytes(location: str) -> bytes:
@@ -173,7 +139,7 @@ def download(stored: Stored, path: Path) -> None:
     """
     part = path.with_name(f".{path.name}.{stored.generation}.part")
     for _ in range(_DOWNLOAD_ATTEMPTS):
-        with part.open("ab") as file, _pinned(stored.location):
+        with part.open("ab") as file, pinned(stored.location):
             if file.tell() < stored.size_bytes:
                 object_at(stored.location, stored.generation).download_to_file(
                     file, start=file.tell(), raw_download=True, checksum=None,
@@ -186,69 +152,6 @@ def download(stored: Stored, path: Path) -> None:
     raise WorkError(f"{stored.location} arrived damaged {_DOWNLOAD_ATTEMPTS} times: its checksum is wrong")
 
 
-class _ObjectReader(io.RawIOBase):
-    """One generation of an object, read in ranges; checked where it was read from start to end."""
-
-    def __init__(self, stored: Stored) -> None:
-        self._stored = stored
-        self._position = 0
-        self._crc = 0
-        self._checked = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._stored.size_bytes}[whence]
-        self._position = max(0, base + offset)
-        return self._position
-
-    def tell(self) -> int:
-        return self._position
-
-    def readinto(self, buffer: Any) -> int:
-        start, end = self._position, min(self._position + len(buffer), self._stored.size_bytes)
-        if start >= end:
-            return 0
-        with _pinned(self._stored.location):
-            data = object_at(self._stored.location, self._stored.generation).download_as_bytes(
-                start=start, end=end - 1, raw_download=True, checksum=None,
-                timeout=REQUEST_TIMEOUT_S, retry=retry(),
-            )  # fmt: skip
-        if len(data) != end - start:
-            raise WorkError(f"{self._stored.location}: asked for {end - start} bytes, got {len(data)}")
-        buffer[: len(data)] = data
-        self._position = end
-        self._check(start, data)
-        return len(data)
-
-    def _check(self, start: int, data: bytes) -> None:
-        if start != self._checked:
-            return
-        self._crc = google_crc32c.extend(self._crc, data)
-        self._checked += len(data)
-        if self._checked == self._stored.size_bytes and _encode(self._crc) != self._stored.crc32c:
-            raise WorkError(f"{self._stored.location} arrived damaged: its checksum is wrong")
-
-
-@contextlib.contextmanager
-def _pinned(location: str) -> Iterator[None]:
-    """Say so where the generation that is being read is there no more."""
-    try:
-        with explained(location):
-            yield
-    except FileNotFoundError:
-        raise RetryLaterError(f"{location} was replaced or deleted while it was read") from None
-
-
-def _stored(blob: gcs.Blob) -> Stored:
-    location = f"gs://{blob.bucket.name}/{blob.name}"
-    return Stored(location, int(blob.size), str(blob.crc32c), int(blob.generation))
-
-
 def _list(bucket: str, prefix: str) -> Iterator[Stored]:
     location = f"gs://{bucket}/{prefix}"
     try:
@@ -257,7 +160,7 @@ def _list(bucket: str, prefix: str) -> Iterator[Stored]:
                 bucket_named(bucket), prefix=prefix, fields="items(name,size,crc32c,generation),nextPageToken",
                 page_size=_PAGE_OBJECTS, timeout=REQUEST_TIMEOUT_S, retry=retry(),
             )  # fmt: skip
-            yield from map(_stored, blobs)
+            yield from map(as_stored, blobs)
     except FileNotFoundError:
         raise no_bucket(location) from None
 
@@ -301,7 +204,7 @@ def _put(location: str, file: IO[bytes] | _Part, size: int, crc32c: str, replace
                 file, size=size, if_generation_match=replaces, checksum=None,
                 content_type="application/octet-stream", timeout=REQUEST_TIMEOUT_S, retry=retry(),
             )  # fmt: skip
-            written = _stored(blob)
+            written = as_stored(blob)
     except (RetryLaterError, FileNotFoundError) as error:
         written = _already_there(location, crc32c, size, error)
     return _checked(written, crc32c, size)
@@ -374,7 +277,7 @@ def compose(parts: list[Stored], location: str, *, crc32c: str, replaces: int = 
                 [object_at(part.location, part.generation) for part in parts],
                 if_generation_match=replaces, timeout=REQUEST_TIMEOUT_S, retry=retry(),
             )  # fmt: skip
-            written = _stored(blob)
+            written = as_stored(blob)
     except (RetryLaterError, FileNotFoundError) as error:
         written = _already_there(location, crc32c, size, error)
     return _checked(written, crc32c, size)
