@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tpudeck.config import Home
+
 
 def tpudeck(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from tpudeck.cli import main; main()", *arguments]
@@ -71,7 +73,7 @@ def test_what_was_left_out_is_narrated_beside_the_data(tmp_path: Path) -> None:
     ("source", "message"),
     [
         ("/no/such/file.txt", "there is no file or folder /no/such/file.txt"),
-        ("nosuchword", "nosuchword is neither a file nor a preset"),
+        ("nosuchword", "nosuchword is neither a file, a preset nor a run"),
         ("preset:nosuch", "there is no preset named 'nosuch'"),
         ("hub:a/b/c", "a source on the Hub is hub:ORG/NAME"),
     ],
@@ -97,3 +99,18 @@ def test_every_command_and_group_says_what_it_is_for() -> None:
             shown = tpudeck(*arguments, "--help")
             assert shown.returncode == 0
             assert len(shown.stdout.splitlines()[2].strip()) > 10, arguments
+
+
+def test_the_text_of_a_run_is_that_of_its_experiment(tmp_path: Path, home: Home) -> None:
+    (tmp_path / "text.txt").write_text("one\ntwo\nthree\n")
+    run = home.runs / "20260101-000000-tiny-0000"
+    run.mkdir(parents=True)
+    (run / "run.json").write_text("{}")
+    (run / "experiment.toml").write_text(
+        f'[corpus]\nsource = "{tmp_path}/text.txt"\nvalidation_fraction = 1e-9\n'
+        "[train]\nsteps = 1\nglobal_batch_size = 1\n"
+    )
+    for name in ("last", run.name, str(run)):
+        shown = tpudeck("corpus", "show", name, "--json")
+        assert shown.returncode == 0, shown.stderr
+        assert json.loads(shown.stdout)["splits"]["train"]["documents"] == 3
