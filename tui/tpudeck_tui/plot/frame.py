@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -26,15 +26,15 @@ from rich.style import Style
 from textual.strip import Strip
 
 from tpudeck.units import format_count, format_duration
-from tpudeck_tui.cells import clean, fit
-from tpudeck_tui.plot.axes import Scale, format_tick, format_value, nice_scale, ticks, time_ticks
+from tpudeck_tui.cells import fit
+from tpudeck_tui.plot.axes import Scale, format_tick, nice_scale, ticks, time_ticks
 from tpudeck_tui.plot.columns import Columns, Ints, Points, Summary, columns_for, summarise
 from tpudeck_tui.plot.curve import Curve, Flag, Line
-from tpudeck_tui.plot.dots import DotGlyphs, raster
+from tpudeck_tui.plot.dots import raster
+from tpudeck_tui.plot.look import Look, header
 from tpudeck_tui.plot.view import View
-from tpudeck_tui.theme import SERIES_COLOURS
 
-__all__ = ["Frame", "Look"]
+__all__ = ["Frame"]
 
 _MOST_WITH_RAW = 4
 """With more curves than that the raw data behind smoothed ones is left out."""
@@ -42,20 +42,6 @@ _LEFT = 8
 """Cells at the left for the labels of the y axis. Always as many: the curves must not jump when the labels change."""
 _FLAG_GLYPHS = {"checkpoint": "▾", "best": "★", "resume": "↻", "nan": "×"}
 """The marks on the x axis; where two fall together the later one of these is seen."""
-
-
-@dataclass(frozen=True)
-class Look:
-    """What a chart is made to show, and with what."""
-
-    title: str
-    glyphs: DotGlyphs
-    palette: Mapping[str, Style]
-    base: Style
-    focused: bool
-    from_zero: bool
-    empty: str
-    """What is said where there is nothing to draw."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +97,7 @@ class Frame:
         x_labels, x_axis = self._height >= 7, self._height >= 5
         rows = self._height - 1 - x_axis - x_labels
         layers = self._layers(self.columns)
-        lines = [self._header(), *self._plot(self.columns, layers, rows)]
+        lines = [header(self._view, self._look, self._width), *self._plot(self.columns, layers, rows)]
         if x_axis:
             lines += self._x_axis(self.columns, layers, labels=x_labels)
         return lines
@@ -127,22 +113,15 @@ class Frame:
         """How much of the x axis a cell covers."""
         return self._look.glyphs.across * (self.columns.width if self.columns else 0.0)
 
-    def _part(self, name: str) -> Style:
-        return self._look.base + self._look.palette[name]
-
-    def _series(self, line: Line) -> Style:
-        return self._part("faint" if line.dim else f"series-{line.index % SERIES_COLOURS}")
-
-    @cached_property
-    def _several(self) -> bool:
-        """Whether curves have to be told apart."""
-        return sum(curve.smoothable for curve in self._view.curves) > 1
-
     def _empty(self) -> list[Strip]:
-        lines = [self._header()] + [Strip.blank(self._width, self._look.base)] * (self._height - 1)
+        lines = [header(self._view, self._look, self._width)] + [Strip.blank(self._width, self._look.base)] * (
+            self._height - 1
+        )
         message = fit(self._look.empty, self._width)
         pad = (self._width - len(message)) // 2
-        lines[self._height // 2] = Strip([Segment(" " * pad, self._look.base), Segment(message, self._part("muted"))])
+        lines[self._height // 2] = Strip(
+            [Segment(" " * pad, self._look.base), Segment(message, self._look.part("muted"))]
+        )
         return lines
 
     # The curves.
@@ -179,20 +158,20 @@ class Frame:
         glyphs = self._look.glyphs
         scale = self._scale(layers)
         shape = rows, columns.count // glyphs.across
-        cells = _Cells(np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64), [self._part("faint")])
+        cells = _Cells(np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64), [self._look.part("faint")])
         marks: list[tuple[int, int, str, int]] = []
         for layer in layers:
             line, summary = layer.line, layer.summary
             dots = raster(summary, scale, rows * glyphs.down, line=not line.dots)
             drawn_HW = glyphs.patterns(dots)
             if line.dots:
-                cells.styles.append(self._series(line))
+                cells.styles.append(self._look.series(line))
                 places = list(_dots(summary, scale, rows, glyphs.across))
             else:
-                style = self._part("raw") if layer.behind else self._series(line)
+                style = self._look.part("raw") if layer.behind else self._look.series(line)
                 background = layer.behind or line.dim
                 cells.draw(drawn_HW, style, background=background)
-                places = list(_label_places(drawn_HW, line.index)) if self._several and not background else []
+                places = list(_label_places(drawn_HW, line.index)) if self._view.several and not background else []
             marks += [(row, column, line.marker, len(cells.styles) - 1) for row, column in places]
         labels = self._y_labels(scale, rows)
         chars_HW = _characters(glyphs.table)[cells.patterns_HW]
@@ -221,7 +200,7 @@ class Frame:
     def _rows(
         self, chars_HW: npt.NDArray[np.str_], cells: _Cells, labels: Mapping[int, str], cursor: int | None
     ) -> Iterator[Strip]:
-        axis, under_cursor = self._part("muted"), self._look.palette["chart-cursor"]
+        axis, under_cursor = self._look.part("muted"), self._look.palette["chart-cursor"]
         for row, (chars_W, owner_W) in enumerate(zip(chars_HW, cells.owner_HW, strict=True)):
             segments = []
             if self.left:
@@ -251,12 +230,12 @@ class Frame:
                 rule[cell] = "┬"
                 text[at : at + len(label)] = label
                 free = at + len(label) + 2
-        axis = self._part("muted")
+        axis = self._look.part("muted")
         segments = [Segment(" " * (self.left - 1) + "└" if self.left else "", axis)]
         flags = self._flag_cells(columns, layers)
         for cell, character in enumerate(rule):
             kind = flags.get(cell)
-            style = self._part("bad" if kind == "nan" else "bright") if kind else axis
+            style = self._look.part("bad" if kind == "nan" else "bright") if kind else axis
             segments.append(Segment(_FLAG_GLYPHS[kind] if kind else character, style))
         yield Strip(Segment.simplify(segments))
         if labels:
@@ -297,65 +276,6 @@ class Frame:
         lines = (curve.line for curve in self._view.curves if len(curve) and curve.line.tokens is not None)
         line = next(lines, None)
         return float(np.interp(flag.step, line.step, line.tokens)) if line and line.tokens is not None else None
-
-    # The header: a legend, or what is under the cursor.
-
-    def _header(self) -> Strip:
-        look, width = self._look, self._width
-        title = Segment(fit(look.title, width), self._part("title-focused" if look.focused else "title"))
-        segments = [title]
-        settings = self._settings()
-        room = width - title.cell_length
-        if len(settings) + 2 > room:
-            settings = ""
-        room -= len(settings) + 2
-        for text, style in self._readout() if self._view.cursor is not None else self._legend():
-            segments.append(Segment(fit(text, room), style))
-            room -= segments[-1].cell_length
-            if room <= 0:
-                break
-        strip = Strip(segments).adjust_cell_length(width - len(settings), look.base)
-        return Strip([*strip, Segment(settings, self._part("muted"))]) if settings else strip
-
-    def _settings(self) -> str:
-        view = self._view
-        parts: list[str] = [view.x_axis] if view.x_axis != "steps" else []
-        parts += ["log"] if view.log else []
-        parts += [f"smooth {view.smoothing:g}"] if view.smoothing else []
-        parts += ["zoom"] if view.zoomed else []
-        return " · ".join(parts)
-
-    def _key(self, line: Line) -> tuple[str, Style]:
-        return f"  {line.marker if self._several or line.dots else '─'} ", self._series(line)
-
-    def _legend(self) -> Iterator[tuple[str, Style]]:
-        for line in (curve.line for curve in self._view.curves):
-            if line.label and not line.dim:
-                yield self._key(line)
-                yield clean(line.label), self._part("muted")
-                if len(line):
-                    yield f" {format_value(float(line.value[-1]) * line.scale)}", self._part("bright")
-
-    def _readout(self) -> Iterator[tuple[str, Style]]:
-        """Step, time, and each curve's value at the cursor."""
-        view, walked, x = self._view, self._view.walked(), self._view.cursor
-        if walked is None or x is None:
-            return
-        muted, bright = self._part("muted"), self._part("bright")
-        line, at = walked.line, view.points(walked).nearest(x)
-        yield f"  step {int(line.step[at]):,} · {format_duration(float(line.time[at]) - line.began)}", bright
-        for curve in view.curves:
-            points = view.points(curve)
-            if curve.line.dim or not len(points):
-                continue
-            at = points.nearest(x)
-            yield self._key(curve.line)
-            if len(view.curves) > 1:
-                yield f"{clean(curve.line.label)} ", muted
-            yield format_value(float(points.y_of(at))), bright
-            if view.smoothing and curve.smoothable:
-                smoothed = float(view.points(curve, smoothed=True).y_of(at))
-                yield f" (smoothed {format_value(smoothed)})", muted
 
 
 def _row_of(value: float, scale: Scale, rows: int) -> int:

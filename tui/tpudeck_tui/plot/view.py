@@ -43,6 +43,11 @@ class View:
     def zoomed(self) -> bool:
         return self._window is not None
 
+    @property
+    def several(self) -> bool:
+        """Whether curves have to be told apart."""
+        return sum(curve.smoothable for curve in self.curves) > 1
+
     def points(self, curve: Curve, *, smoothed: bool = False) -> Points:
         return curve.points(self.x_axis, self.smoothing if smoothed else 0.0)
 

@@ -18,7 +18,8 @@ from textual.strip import Strip
 
 from tpudeck_tui.plot.curve import Flag, Line, follow
 from tpudeck_tui.plot.dots import DotGlyphs
-from tpudeck_tui.plot.frame import Frame, Look
+from tpudeck_tui.plot.frame import Frame
+from tpudeck_tui.plot.look import Look
 from tpudeck_tui.plot.view import View
 from tpudeck_tui.widgets.canvas import Canvas
 
