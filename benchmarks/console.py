@@ -116,7 +116,7 @@ def idle(home: Home, seconds: float = 10) -> None:
     FakeRun(home, "only").finish()
     with terminal() as console:
         console.until("only")
-        console.read(2)
+        console.read(5)  # what other screens need is imported meanwhile
         before = cpu_s(console.process.pid)
         told(f"idle, {len(list(home.runs.iterdir())):,} runs: written", len(console.read(seconds)), "bytes", 0)
         told("  processor time", 100 * (cpu_s(console.process.pid) - before) / seconds, "%")
