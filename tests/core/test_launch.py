@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shardsets import tokenizer
+from shardsets import build_set, some_documents, tokenizer
 from tpudeck import launch
 from tpudeck.config import Home
 from tpudeck.errors import InputError
@@ -52,6 +52,7 @@ def test_a_name_that_could_be_a_path_is_refused(home: Home, name: str) -> None:
     [
         ("tokenizer.source=nowhere", "there is no tokenizer nowhere"),
         ("tokenizer.source=.", "tokenizer.json"),
+        ("shards.source=shards tokenizer.source=words", "hold sequences of 16 tokens, and shards.sequence_length is"),
         ("shards.source=nowhere tokenizer.source=words", "nowhere holds no shards"),
         ("corpus.source=nowhere.txt", "nowhere.txt"),
         ("corpus.source=empty.txt", "holds no text"),
@@ -67,7 +68,8 @@ def test_what_can_be_known_at_once_is_refused_and_nothing_is_written(
     monkeypatch.chdir(tmp_path)
     Path("empty.txt").touch()
     Path("rows.jsonl").write_text('{"words": "other"}\n')
-    tokenizer(Path("words"))
+    documents = some_documents(20)
+    build_set(Path("shards"), tokenizer(Path("words")), train=documents, validation=documents)
     with pytest.raises(InputError, match=words):
         launch.create(resolve("quickstart", home=home, overrides=override.split()).experiment, home=home)
     assert not home.runs.exists()

@@ -141,7 +141,7 @@ def _check_sources(experiment: Experiment) -> None:
     if not shards:
         _check_corpus(experiment)
     elif not is_bucket(shards):
-        open_set(shards)
+        open_set(shards).require_length(experiment.shards.sequence_length)
     if not experiment.model.weights.startswith("hub:"):
         pretrained.fitting(experiment)
 

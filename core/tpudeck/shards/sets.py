@@ -203,6 +203,15 @@ class ShardSet:
     def _sequences(self, files: list[Path], sizes: list[int], vocab_size: int) -> Sequences:
         return Sequences(files, sizes, self.layout, vocab_size)
 
+    def require_length(self, sequence_length: int) -> None:
+        """Raise :class:`ArtefactError` where sequences have another length than this."""
+        if self.sequence_length != sequence_length:
+            raise ArtefactError(
+                f"the shards in {self.folder} hold sequences of {self.sequence_length} tokens, "
+                f"and shards.sequence_length is {sequence_length}",
+                hint="build the shards again, or set shards.sequence_length to theirs",
+            )
+
     def require_tokenizer(self, hash_: str, folder: Path | str) -> None:
         """Raise :class:`ArtefactError` where the set was made with another tokenizer than this one."""
         if self.tokenizer_hash and self.tokenizer_hash != hash_:

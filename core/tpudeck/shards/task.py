@@ -46,7 +46,7 @@ def build_shards(job: Job, processes: int | None = None) -> dict[str, Any]:
     tokenizer = _tokenizer(job.folder, request)
     packing = packing_of(experiment)
     if experiment.shards.source:
-        return _existing(experiment.shards.source, tokenizer)
+        return _existing(experiment.shards.source, tokenizer, job)
     identity = fingerprint(experiment.corpus)
     key = set_key(identity, tokenizer.hash, packing)
     folder = Path(request["out"]) if request.get("out") else job.home.shards / key
@@ -76,10 +76,12 @@ def build_shards(job: Job, processes: int | None = None) -> dict[str, Any]:
     return result
 
 
-def _existing(source: str, tokenizer: LoadedTokenizer) -> dict[str, Any]:
+def _existing(source: str, tokenizer: LoadedTokenizer, job: Job) -> dict[str, Any]:
     """A set that was made before, wherever it is, as the result of this task."""
     shards = open_set(source)
     shards.require_tokenizer(tokenizer.hash, tokenizer.folder)
+    if not is_bucket(source):
+        check_once(shards, job.home, job)
     return describe(shards) | {"cached": True}
 
 

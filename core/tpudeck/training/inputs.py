@@ -37,12 +37,7 @@ def read_inputs(run: Path, experiment: Experiment) -> Inputs:
     tokenizer = read_tokenizer(run)
     shards = open_set(_place(run, "shards"))
     shards.require_tokenizer(tokenizer.hash, tokenizer.folder)
-    if shards.sequence_length != experiment.shards.sequence_length:
-        raise ArtefactError(
-            f"the shards in {shards.folder} hold sequences of {shards.sequence_length} tokens, "
-            f"and shards.sequence_length is {experiment.shards.sequence_length}",
-            hint="build the shards again, or set shards.sequence_length to theirs",
-        )
+    shards.require_length(experiment.shards.sequence_length)
     if experiment.objective == "masked" and tokenizer.mask_id is None:
         raise InputError(
             f"masked language modelling needs a mask token, and the tokenizer in {tokenizer.folder} has none",
