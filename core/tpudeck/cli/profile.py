@@ -47,6 +47,7 @@ def _wait(folder: Path, steps: int) -> Profiled:
     from tpudeck.errors import InputError, WorkError
     from tpudeck.runs.events import Profiled, decode_event
     from tpudeck.runs.lines import LineFollower
+    from tpudeck.runs.reader import RunReader
     from tpudeck.runs.status import is_live
 
     if not is_live(folder):
@@ -54,7 +55,9 @@ def _wait(folder: Path, steps: int) -> Profiled:
     said = LineFollower(folder / "events.jsonl")
     said.offset = max(0, said.look())
     launch.request_profile(folder, steps=steps)
-    narrate(f"{folder.name} was asked to profile {steps:,} steps")
+    now = RunReader(folder).refresh().summary
+    later = "" if now.phase == "training" else f"; it will when it trains, and is now {now.phase or now.status}"
+    narrate(f"{folder.name} was asked to profile {steps:,} steps{later}")
     try:
         while True:
             live = is_live(folder)
