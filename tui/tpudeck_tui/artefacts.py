@@ -129,7 +129,9 @@ def texts(home: Home) -> list[Artefact]:
 
 def _text(experiment: Experiment) -> Artefact:
     corpus = experiment.corpus
-    return Artefact("text", corpus.source, f"{corpus.source} {corpus.config}".strip(), experiment=experiment)
+    last = corpus.source.rstrip("/").rpartition("/")[2]
+    short = last if corpus.source.startswith(("/", "gs://")) else corpus.source.removeprefix("hub:")
+    return Artefact("text", corpus.source, f"{short} {corpus.config}".strip(), experiment=experiment)
 
 
 def find(text: str, home: Home) -> list[Artefact]:

@@ -249,7 +249,8 @@ class DataScreen(ChartScreen):
             return []
         opened = self._view.opened
         run = f"  of {opened.run}" if opened.run else ""
-        name = opened.artefact.name.rstrip("/").rpartition("/")[2] if opened.artefact.kind != "text" else ""
+        artefact = opened.artefact
+        name = artefact.key or (artefact.name if artefact.name != artefact.about else "")
         return [[(opened.artefact.kind, "title"), (f"  {clean(opened.artefact.about)}", "bright"),
                  (clean(f"{run}  {name}"), "muted")]]  # fmt: skip
 
