@@ -4,8 +4,8 @@ Most tokenizers cut text into words first and never look across the cut, so that
 stands; and text is made of few words, again and again. What a word becomes is therefore asked once and remembered, and
 the tokens of a document are gathered from what is known of its words: several times faster than encoding it.
 
-Words are looked up by Python, so that several threads would wait for each other: long text is encoded by several
-processes, each of which remembers its own words. The others are encoded by the threads of the tokenizer itself.
+Words are looked up by Python, where threads would wait for each other, so long text is encoded by several processes,
+each of which remembers its own words. Whole documents are encoded by the threads of the tokenizer itself.
 
 The result is that of the tokenizer, always. :mod:`~tpudeck.tokenizer.words` knows the kinds of tokenizer for which
 cutting first changes nothing; every other one is given whole documents.
@@ -16,6 +16,7 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import sys
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -36,8 +37,8 @@ _MOST_PROCESSES = 4
 """More would wait for the one that reads the text and writes the result."""
 
 _MEMORY_BYTES = 32 << 20
-_WORD_BYTES = 200
-"""What a remembered word takes beside its characters: objects, a place in the dictionary, rows in arrays."""
+_WORD_BYTES = 140
+"""What a remembered word takes beside its text: a number, a place in the dictionary, rows in arrays."""
 
 
 class Encoded(NamedTuple):
@@ -87,7 +88,7 @@ class Encoder:
             numbers = np.fromiter(found, dtype=np.int64)
             if new := self._numbers.take_new():
                 self._known = _joined(self._known, self._ask(new))
-                self._held_bytes += _WORD_BYTES * len(new) + sum(map(len, new))
+                self._held_bytes += _WORD_BYTES * len(new) + sum(map(sys.getsizeof, new))
         except BaseException:
             self._forget()  # words have numbers, and nothing is known of them
             raise
