@@ -27,6 +27,15 @@ LONG = ["runs", "logs", "--follow"]
 """A command that goes on for as long as its run does."""
 
 
+def describe(folder: Path, run_id: str) -> None:
+    """What a launcher and a supervisor would have said about a run that has finished."""
+    write_json(folder / "run.json", {"format_version": 1, "id": run_id, "name": "tiny", "created": 1e9})
+    write_json(folder / "meta.json", {"name": "tiny"})
+    write_json(
+        folder / "status.json", {"status": "finished", "attempt": 0, "started": 1e9, "ended": 1e9, "exit_code": 0}
+    )
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A run of a tiny model that was really trained, as its supervisor leaves it."""
@@ -34,11 +43,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         tiny_experiment(train={"steps": 4}, samples={"texts": ["a <mask> of it"]})
     )
     jobs.start("train", folder).result()
-    write_json(folder / "run.json", {"format_version": 1, "id": "tiny-1", "name": "tiny", "created": 1e9})
-    write_json(folder / "meta.json", {"name": "tiny"})
-    write_json(
-        folder / "status.json", {"status": "finished", "attempt": 0, "started": 1e9, "ended": 1e9, "exit_code": 0}
-    )
+    describe(folder, "tiny-1")
     yield folder
 
 
@@ -59,6 +64,22 @@ async def test_a_model_is_asked_and_answers_with_the_likeliest_tokens(deck: Deck
         assert text.count("%") == 5
         await pilot.press("ctrl+u", *"no mask", "enter")
         await until(pilot, "a text to fill has a <mask> in it", within_s=60)
+
+
+@pytest.mark.training
+async def test_a_causal_model_goes_on_with_a_text(deck: Deck, home: Home, tmp_path: Path) -> None:
+    causal = tiny_experiment(model={"architecture": "gpt2"}, train={"steps": 2}, samples={"texts": ["the list"]})
+    folder = TinyRuns(tmp_path).run(causal)
+    jobs.start("train", folder).result()
+    describe(folder, "tiny-2")
+    home.runs.mkdir()
+    folder.rename(home.runs / "tiny-2")
+    async with deck.run_test(size=(100, 30), notifications=True) as pilot:
+        await until(pilot, "tiny")
+        await pilot.press("i")
+        await until(pilot, "how a text begins")
+        await pilot.press("enter")
+        await until(pilot, "step 2", within_s=60)
 
 
 @pytest.mark.training

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,7 +16,7 @@ from tpudeck.config import Home
 from tpudeck.errors import TpudeckError
 from tpudeck.presets import load_experiment
 from tpudeck.units import format_duration
-from tpudeck_tui.cells import fit, pad, progress_bar, wrap
+from tpudeck_tui.cells import pad, progress_bar, wrap
 from tpudeck_tui.commands import Command
 from tpudeck_tui.screens.base import shown
 from tpudeck_tui.screens.dialogs import Dialog
@@ -31,6 +32,27 @@ _LOOK_S = 0.2
 _TOKEN_CELLS = 18
 _SPACE = "␣"
 _EXAMPLE = "The method returns a <mask> of strings."
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model made of a text."""
+
+    text: str
+    """Completed."""
+    masks: tuple[tuple[tuple[str, float], ...], ...]
+    """For every mask the likeliest tokens, each with its probability."""
+    step: int
+
+    @classmethod
+    def of(cls, document: dict[str, Any]) -> Answer:
+        """From what ``fill-mask`` and ``generate`` print as JSON."""
+        sample = document["samples"][0]
+        masks = (
+            tuple((str(choice["token"]), float(choice["probability"])) for choice in mask)
+            for mask in sample.get("answers", ())
+        )
+        return cls(str(sample.get("filled") or sample.get("generated")), tuple(masks), int(document["step"]))
 
 
 class AskDialog(Dialog[None]):
@@ -50,7 +72,7 @@ class AskDialog(Dialog[None]):
         self._causal = experiment.objective == "causal"
         self._example = next(iter(experiment.samples.texts), "Once upon a time" if self._causal else _EXAMPLE)
         self._command: Command | None = None
-        self._answers: list[dict[str, Any]] = []
+        self._answers: list[Answer] = []
         """The newest first."""
         self._problem: TpudeckError | None = None
 
@@ -96,10 +118,9 @@ class AskDialog(Dialog[None]):
             try:
                 self._problem = command.problem()
                 if self._problem is None:
-                    document = command.document()
-                    self._answers.insert(0, document["samples"][0] | {"step": document["step"]})
-            except (TpudeckError, KeyError, IndexError) as error:
-                self._problem = error if isinstance(error, TpudeckError) else TpudeckError(str(error))
+                    self._answers.insert(0, Answer.of(command.document()))
+            except TpudeckError as error:
+                self._problem = error
         self._paint()
 
     def _paint(self) -> None:
@@ -120,16 +141,15 @@ class AskDialog(Dialog[None]):
         return lines or [[("enter asks the best checkpoint.", "muted")]]
 
 
-def answer_lines(answer: dict[str, Any], width: int) -> list[TextLine]:
+def answer_lines(answer: Answer, width: int) -> list[TextLine]:
     """The completed text, and for every mask the likeliest tokens with a bar each."""
-    lines: list[TextLine] = [[(line, "title")] for line in wrap(str(answer["filled"]), width)]
-    for number, mask in enumerate(answer["answers"], start=1):
-        if len(answer["answers"]) > 1:
+    lines: list[TextLine] = [[(line, "title")] for line in wrap(answer.text, width)]
+    for number, mask in enumerate(answer.masks, start=1):
+        if len(answer.masks) > 1:
             lines.append([(f"mask {number}", "muted")])
-        for choice in mask:
-            share = float(choice["probability"])
+        for token, share in mask:
             filled, rest = progress_bar(share, max(8, min(30, width - _TOKEN_CELLS - 12)))
-            token = pad(fit(str(choice["token"]).strip() or _SPACE, _TOKEN_CELLS), _TOKEN_CELLS)
-            lines.append([(f"  {token}", "bright"), (filled, "bar"), (rest, "bar-rest"), (f" {share:6.1%}", "")])
-    lines.append([(f"step {answer['step']:,}", "quiet")])
+            shown = pad(token.strip() or _SPACE, _TOKEN_CELLS)
+            lines.append([(f"  {shown}", "bright"), (filled, "bar"), (rest, "bar-rest"), (f" {share:6.1%}", "")])
+    lines.append([(f"step {answer.step:,}", "quiet")])
     return lines
