@@ -30,22 +30,6 @@ from tpudeck.storage import read_json
 
 __all__ = ["Entry", "Ticket", "devices", "entries", "heal", "holder", "take", "waiting"]
 
-_SHARED_FOLDER = Path("/tmp/tpudeck-locks")
-
-
-def _folder() -> Path:
-    folder = Path(os.environ.get("TPUDECK_LOCKS") or _SHARED_FOLDER)
-    _make_shared(folder)
-    return folder
-
-
-def _make_shared(folder: Path) -> None:
-    """A folder in which every user of the machine can make files, and remove only their own."""
-    if not folder.is_dir():
-        with contextlib.suppress(FileExistsError):
-            folder.mkdir(parents=True)
-            folder.chmod(0o1777)
-
 
 @dataclass(frozen=True)
 class Entry:
@@ -66,7 +50,7 @@ class Entry:
 def entries(device: str) -> list[Entry]:
     """Who waits for a device, the next one first. Runs whose supervisor died waiting are among them."""
     found = []
-    for path in (_folder() / f"{device}.queue").glob("[!.]*.json"):
+    for path in (locks.machine_folder() / f"{device}.queue").glob("[!.]*.json"):
         with contextlib.suppress(OSError, orjson.JSONDecodeError, KeyError, TypeError, ValueError):
             data = read_json(path)
             folder = Path(data["folder"])
@@ -77,12 +61,12 @@ def entries(device: str) -> list[Entry]:
 
 def devices() -> list[str]:
     """Every device that somebody has waited for."""
-    return sorted(path.name.removesuffix(".queue") for path in _folder().glob("*.queue"))
+    return sorted(path.name.removesuffix(".queue") for path in locks.machine_folder().glob("*.queue"))
 
 
 def holder(device: str) -> str:
     """Which run, or other process, has a device, for people to read; empty where it is free."""
-    path = _folder() / f"{device}.lock"
+    path = locks.machine_folder() / f"{device}.lock"
     if not locks.held(path):
         return _stranger(device)
     try:
@@ -132,7 +116,7 @@ class Ticket:
 
 def take(device: str, folder: Path) -> int | None:
     """A device for a run, where it is free."""
-    lock = locks.acquire(_folder() / f"{device}.lock", mode=0o666, tries=1)
+    lock = locks.acquire(locks.machine_folder() / f"{device}.lock", mode=0o666, tries=1)
     if lock is not None and _stranger(device):
         locks.release(lock)
         return None
@@ -145,8 +129,8 @@ def take(device: str, folder: Path) -> int | None:
 @contextlib.contextmanager
 def waiting(device: str, folder: Path, *, since: float | None = None) -> Iterator[Ticket]:
     """A place in the queue, for as long as the block lasts."""
-    queue = _folder() / f"{device}.queue"
-    _make_shared(queue)
+    queue = locks.machine_folder() / f"{device}.queue"
+    locks.make_shared(queue)
     since = time.time() if since is None else since
     path = queue / f"{folder.name}-{os.getuid()}.json"
     # Locked before it is seen, so that a visible ticket without a lock is a dead one.

@@ -165,6 +165,17 @@ def test_a_home_that_is_a_file_is_told_by_every_command(
     assert "home must be a folder" in done.stderr and "TPUDECK_HOME" in done.stderr
 
 
+@pytest.mark.parametrize("line", ["run tiny", "runs queue"])
+def test_a_place_for_locks_that_cannot_be_one_is_told_and_nothing_is_written(
+    folder: Path, home: Home, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.setenv("TPUDECK_LOCKS", str(folder / "good.txt"))
+    done = tpudeck(line)
+    assert done.returncode == 2
+    assert "good.txt cannot be one" in done.stderr and "TPUDECK_LOCKS" in done.stderr
+    assert not home.runs.exists()
+
+
 @pytest.mark.parametrize("line", ["tokenizer train good.txt", "corpus show good.txt --statistics"])
 def test_a_home_that_cannot_be_written_is_told_with_the_way_out(
     folder: Path, home: Home, monkeypatch: pytest.MonkeyPatch, line: str

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tpudeck.config import Home
 from tpudeck.errors import InputError, RetryLaterError
 from tpudeck.launch.options import Options, write_options
+from tpudeck.runs import locks
 from tpudeck.runs.events import FORMAT_VERSION
 from tpudeck.runs.meta import checked_tags
 from tpudeck.runs.processes import host_name
@@ -76,6 +77,7 @@ def create(
         _check_store(options.mirror)
     _check_sources(experiment)
     refuse_what_cannot_start(experiment)
+    locks.machine_folder()
     name = check_name(experiment.name if name is None else name)
     tags = checked_tags(tags)
     now = time.time()

@@ -10,12 +10,18 @@ few times before it believes that somebody else is the owner.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import os
 import time
 from pathlib import Path
 
-__all__ = ["acquire", "held", "release"]
+from tpudeck.errors import InputError
+
+__all__ = ["acquire", "held", "machine_folder", "make_shared", "release"]
+
+_MACHINE_FOLDER = Path("/tmp/tpudeck-locks")
 
 _TRIES = 20
 _PAUSE_S = 0.005
@@ -49,6 +55,29 @@ def _open(path: Path, mode: int) -> int:
         if os.fstat(descriptor).st_mode & 0o777 != mode:
             os.fchmod(descriptor, mode)
         return descriptor
+
+
+def machine_folder() -> Path:
+    """Where the locks of devices lie, the machine's and no home's: ``TPUDECK_LOCKS``, or what all users share."""
+    folder = Path(os.environ.get("TPUDECK_LOCKS") or _MACHINE_FOLDER)
+    try:
+        make_shared(folder)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise InputError(
+            f"the locks of devices need a folder, and {folder} cannot be one: {error.strerror}",
+            hint="TPUDECK_LOCKS names another place",
+        ) from error
+    return folder
+
+
+def make_shared(folder: Path) -> None:
+    """A folder in which every user of the machine can make files, and remove only their own."""
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(PermissionError):  # another user was faster
+            folder.chmod(0o1777)
 
 
 def release(descriptor: int) -> None:
