@@ -195,7 +195,7 @@ class ShardSet:
     def split(self, name: str) -> Sequences:
         """One side of the validation split."""
         if name not in self._files:
-            raise ArtefactError(f"{self.folder} has no {name} split, it has {', '.join(self.splits) or 'none'}")
+            raise ArtefactError(f"{self.location} has no {name} split, it has {', '.join(self.splits) or 'none'}")
         files = self._files[name]
         limit = self.vocab_size if self.manifest else 1 << 31
         return self._sequences([path for path, _ in files], [size for _, size in files], limit)
@@ -207,7 +207,7 @@ class ShardSet:
         """Raise :class:`ArtefactError` where sequences have another length than this."""
         if self.sequence_length != sequence_length:
             raise ArtefactError(
-                f"the shards in {self.folder} hold sequences of {self.sequence_length} tokens, "
+                f"the shards in {self.location} hold sequences of {self.sequence_length} tokens, "
                 f"and shards.sequence_length is {sequence_length}",
                 hint="build the shards again, or set shards.sequence_length to theirs",
             )
@@ -216,7 +216,7 @@ class ShardSet:
         """Raise :class:`ArtefactError` where the set was made with another tokenizer than this one."""
         if self.tokenizer_hash and self.tokenizer_hash != hash_:
             raise ArtefactError(
-                f"the shards in {self.folder} were made with the tokenizer {self.tokenizer_hash[:12]}, "
+                f"the shards in {self.location} were made with the tokenizer {self.tokenizer_hash[:12]}, "
                 f"and the one in {folder} is {hash_[:12]}",
                 hint="build the shards again with this tokenizer, or use the one they were made with",
             )
