@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import ClassVar
 
@@ -15,6 +15,7 @@ from textual.widget import Widget
 from tpudeck import queue
 from tpudeck.devices import Sample, SamplerProcess
 from tpudeck.doctor import Finding, Surroundings, examine
+from tpudeck.errors import TpudeckError
 from tpudeck_tui.charts import FullScreen
 from tpudeck_tui.panels.machine import device_lines, finding_lines, queue_lines
 from tpudeck_tui.screens.base import shown
@@ -108,5 +109,7 @@ class SystemScreen(FullScreen):
 
 
 def _queues() -> list[tuple[str, str, list[queue.Entry]]]:
-    """Devices that runs have asked for, who has each, and who waits for it."""
-    return [(device, queue.holder(device), queue.entries(device)) for device in queue.devices()]
+    """Devices that runs have asked for, who has each, and who waits for it; none where their locks have no place."""
+    with suppress(TpudeckError, OSError):
+        return [(device, queue.holder(device), queue.entries(device)) for device in queue.devices()]
+    return []
