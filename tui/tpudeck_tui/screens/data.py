@@ -7,12 +7,8 @@ has to be counted is counted by a child process, whose progress is shown, and ke
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 from textual import on, work
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
@@ -21,16 +17,13 @@ from textual.widgets import Input
 from textual.worker import get_current_worker
 
 from tpudeck import jobs
-from tpudeck.corpus import open_corpus
 from tpudeck.errors import InputError, InterruptedRunError, TpudeckError
-from tpudeck.inspection.records import number_in_set, records, training_records
-from tpudeck.plan import global_batch_size
-from tpudeck.presets import Experiment
-from tpudeck.tokenizer.loaded import manifest_of
+from tpudeck.inspection.records import number_in_set
 from tpudeck_tui.artefacts import Artefact, Opened, around, find, known_statistics, made, merged, open_artefact, texts
-from tpudeck_tui.cells import clean, progress_bar, wrap
+from tpudeck_tui.cells import clean, wrap
 from tpudeck_tui.charts import ChartScreen
-from tpudeck_tui.panels import data, pieces, statistics
+from tpudeck_tui.panels import statistics
+from tpudeck_tui.panels.artefact import READERS, View
 from tpudeck_tui.screens.base import shown
 from tpudeck_tui.screens.dialogs import Prompt
 from tpudeck_tui.widgets.pages import Lines, Pages, TextLine
@@ -43,25 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["DataScreen"]
 
 _EXAMPLE = "The method returns a list of strings, and raises an error otherwise."
-_DOCUMENTS = 100
-_SEQUENCES = 4
-"""Of a batch, so many are shown."""
 _FAULTS = (TpudeckError, OSError, IndexError, ValueError)
-Source = Callable[[int], "list[TextLine]"]
-
-
-@dataclass
-class _View:
-    """An artefact as it is looked at."""
-
-    opened: Opened
-    split: str = ""
-    number: int = 0
-    step: int = 0
-    fetched: dict[str, Any] = field(default_factory=dict)
-    """Page → what was read for it."""
-    problems: dict[str, str] = field(default_factory=dict)
-    """Page → what went wrong there."""
 
 
 _COLUMNS: tuple[Column[Artefact], ...] = (
@@ -102,7 +77,7 @@ class DataScreen(ChartScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._view: _View | None = None
+        self._view: View | None = None
         self._beside: Opened | None = None
         """A marked tokenizer, read."""
         self._text = _EXAMPLE
@@ -189,7 +164,7 @@ class DataScreen(ChartScreen):
 
     @work(thread=True, exclusive=True, group="open")
     def _open(self, artefact: Artefact) -> None:
-        view, problem = _View(Opened(artefact)), ""
+        view, problem = View(Opened(artefact)), ""
         try:
             view.opened = opened = open_artefact(artefact, self.app.home, self.app.runs)
             view.split = opened.shards.splits[0] if opened.shards is not None and opened.shards.splits else ""
@@ -200,7 +175,7 @@ class DataScreen(ChartScreen):
         if not problem and view.opened.statistics is None:
             self._look_up(view)
 
-    def _look_up(self, view: _View) -> None:
+    def _look_up(self, view: View) -> None:
         """Statistics that are known already; a text has to be read to tell which one it is."""
         try:
             view.opened.statistics = known_statistics(view.opened, self.app.home)
@@ -209,7 +184,7 @@ class DataScreen(ChartScreen):
         if view.opened.statistics is not None:
             self.app.call_from_thread(self._paint)
 
-    def _take(self, view: _View, problem: str) -> None:
+    def _take(self, view: View, problem: str) -> None:
         if self._table.current == view.opened.artefact:
             self._view, self._problem = view, problem
             self.query_one(Pages).page = self._pages_seen.get(view.opened.artefact.kind, "")
@@ -227,12 +202,11 @@ class DataScreen(ChartScreen):
     def _fetch(self) -> None:
         """Read what the page that is seen shows, unless it is there."""
         view, page = self._view, self.query_one(Pages).page
-        readers = {"Documents": _read_documents, "Records": _read_record, "Trained": _read_batch}
-        if view is not None and page in readers and page not in view.fetched:
-            self._read(view, page, readers[page])
+        if view is not None and page in READERS and page not in view.fetched:
+            self._read(view, page, READERS[page])
 
     @work(thread=True, exclusive=True, group="read")
-    def _read(self, view: _View, page: str, reader: Callable[[_View], Any]) -> None:
+    def _read(self, view: View, page: str, reader: Callable[[View], Any]) -> None:
         asked = (view.split, view.number, view.step)
         try:
             found = reader(view)
@@ -259,7 +233,8 @@ class DataScreen(ChartScreen):
         self.query_one("#where", Lines).repaint()
         if view is None:
             return
-        sources = self._problem_pages() if self._problem else self._sources(view)
+        progress = self._counting.get(view.opened.artefact.identity)
+        sources = self._problem_pages() if self._problem else view.pages(self._beside, lambda: self._text, progress)
         pages.names = list(sources)
         if pages.page not in sources:
             pages.turn_to(pages.names[0])
@@ -270,103 +245,8 @@ class DataScreen(ChartScreen):
         if found is not None and drawn:
             pictures.show(statistics.plots(view.opened.artefact.kind, found))
 
-    def _problem_pages(self) -> dict[str, Source]:
+    def _problem_pages(self) -> dict[str, Callable[[int], list[TextLine]]]:
         return {"Facts": lambda width: [[(line, "bad")] for line in wrap(self._problem, width)]}
-
-    def _sources(self, view: _View) -> dict[str, Source]:
-        pages: dict[str, Source] = {}
-        opened = view.opened
-        if opened.artefact.kind == "text":
-            pages = self._text_pages(view)
-        elif opened.shards is not None:
-            pages = self._set_pages(view)
-        elif opened.tokenizer is not None:
-            pages = self._tokenizer_pages(opened)
-        return pages | {"Numbers": partial(self._numbers, view), "Charts": partial(self._uncounted, view)}
-
-    def _text_pages(self, view: _View) -> dict[str, Source]:
-        experiment = view.opened.experiment or around("builtin")
-        return {
-            "Facts": lambda width: data.text_lines(experiment, width),
-            "Documents": _fetched(view, "Documents", data.document_lines),
-        }
-
-    def _tokenizer_pages(self, opened: Opened) -> dict[str, Source]:
-        loaded, reader = opened.tokenizer, opened.reader
-        assert loaded is not None
-        assert reader is not None
-        about = manifest_of(loaded.folder)
-        pages: dict[str, Source] = {"Pieces": lambda width: pieces.piece_lines(loaded, reader, self._text, width)}
-        if self._beside is not None and self._beside.artefact != opened.artefact:
-            pages["Beside"] = partial(self._side_by_side, opened, self._beside)
-        return pages | {
-            "Facts": lambda width: [
-                *data.tokenizer_lines(loaded, about, width), [], *data.vocabulary_lines(loaded, reader, width)
-            ]
-        }  # fmt: skip
-
-    def _side_by_side(self, one: Opened, other: Opened, width: int) -> list[TextLine]:
-        assert one.tokenizer is not None
-        assert other.tokenizer is not None
-        assert one.reader is not None
-        assert other.reader is not None
-        return pieces.side_by_side_lines(
-            (other.tokenizer, other.reader, other.artefact.about),
-            (one.tokenizer, one.reader, one.artefact.about),
-            self._text,
-            width,
-        )
-
-    def _set_pages(self, view: _View) -> dict[str, Source]:
-        opened, shards = view.opened, view.opened.shards
-        assert shards is not None
-        loaded, reader = opened.tokenizer, opened.reader
-        pages: dict[str, Source] = {
-            "Facts": lambda width: [*data.set_lines(shards, width), [], *data.file_lines(shards, width)],
-            "Records": _fetched(
-                view,
-                "Records",
-                lambda record, width: pieces.record_lines(
-                    record, view.split, len(shards.split(view.split)), loaded, reader, width
-                ),
-            ),
-        }
-        experiment = opened.experiment
-        if loaded is not None and reader is not None and experiment is not None:
-            pages["Trained"] = _fetched(
-                view,
-                "Trained",
-                lambda batch, width: pieces.trained_lines(
-                    batch, loaded, reader, name=opened.run, step=view.step, batch=_batch_size(experiment), width=width
-                ),
-            )
-        return pages
-
-    def _numbers(self, view: _View, width: int) -> list[TextLine]:
-        found = view.opened.statistics
-        if found is None:
-            return self._uncounted(view, width)
-        return statistics.statistics_lines(view.opened.artefact.kind, found, view.opened.reader, width)
-
-    def _uncounted(self, view: _View, width: int) -> list[TextLine]:
-        """What stands where numbers will be."""
-        if view.opened.statistics is not None:
-            return []  # the pictures are there
-        progress = self._counting.get(view.opened.artefact.identity)
-        if problem := view.problems.get("Numbers"):
-            return [[(line, "bad")] for line in wrap(problem, width)]
-        if progress is None:
-            return [[("s", "key"), (" counts, and keeps the numbers for the next time.", "muted")]]
-        if not progress:
-            return [[("starting to count …", "muted")]]
-        done, total, unit = progress["done"], progress["total"], progress["unit"]
-        if total is None:
-            return [[(f"counted {done:,} {unit}", "bright")]]
-        filled, rest = progress_bar(done / max(1, total), max(10, width - 30))
-        return [
-            [(f"counted {done:,} of {total:,} {unit}", "bright")],
-            [(filled, "bar"), (rest, "bar-rest"), (f" {done / max(1, total):.0%}", "bright")],
-        ]
 
     # Texts that are typed, and tokenizers beside each other.
 
@@ -517,7 +397,7 @@ class DataScreen(ChartScreen):
             self._paint()
 
     @work(thread=True, group="count")
-    def _count(self, view: _View) -> None:
+    def _count(self, view: View) -> None:
         opened, identity, worker = view.opened, view.opened.artefact.identity, get_current_worker()
 
         def told(progress: dict[str, Any]) -> None:
@@ -560,45 +440,3 @@ def _whole(text: str) -> int:
     if number < 0:
         raise InputError(f"a whole number from 0 on is expected, got {text.strip() or 'nothing'}")
     return number
-
-
-def _fetched(view: _View, page: str, show: Callable[[Any, int], list[TextLine]]) -> Source:
-    """A page of something that is read aside."""
-
-    def lines(width: int) -> list[TextLine]:
-        if problem := view.problems.get(page):
-            return [[(line, "bad")] for line in wrap(problem, width)]
-        found = view.fetched.get(page)
-        return [[("reading …", "muted")]] if found is None else show(found, width)
-
-    return lines
-
-
-def _read_documents(view: _View) -> list[str]:
-    experiment = view.opened.experiment or around("builtin")
-    batches = open_corpus(experiment.corpus, "train")
-    return list(islice((text for batch in batches for text in batch), _DOCUMENTS))
-
-
-def _read_record(view: _View) -> dict[str, Any]:
-    assert view.opened.shards is not None
-    return records(view.opened.shards, view.split, np.array([view.number]), view.opened.tokenizer)[0]
-
-
-def _read_batch(view: _View) -> list[dict[str, Any]]:
-    opened = view.opened
-    assert opened.shards is not None
-    assert opened.tokenizer is not None
-    assert opened.experiment is not None
-    return training_records(
-        opened.shards,
-        opened.experiment,
-        opened.tokenizer,
-        step=view.step,
-        global_batch=_batch_size(opened.experiment),
-        count=_SEQUENCES,
-    )
-
-
-def _batch_size(experiment: Experiment) -> int:
-    return global_batch_size(experiment, replicas=experiment.device.replicas or 1)
