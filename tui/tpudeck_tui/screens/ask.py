@@ -124,7 +124,8 @@ class AskDialog(Dialog[None]):
         self._paint()
 
     def _paint(self) -> None:
-        self.query_one(Pages).fill({"Answers": self._lines})
+        for pages in self.query(Pages):  # none while it is being taken down
+            pages.fill({"Answers": self._lines})
 
     def action_scroll(self, lines: int) -> None:
         self.query_one(Pages).action_scroll_by(lines)

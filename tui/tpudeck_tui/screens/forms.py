@@ -109,6 +109,8 @@ class Form(Dialog[Answer]):
     @on(Input.Changed)
     def look(self) -> None:
         """Show the command line, and check again."""
+        if not self.query("#command"):
+            return  # it is just being taken down
         values = self.values()
         try:
             line = shlex.join(("tpudeck", *self.command(values)))
@@ -139,8 +141,7 @@ class Form(Dialog[Answer]):
         self._show("checks", Content("\n").join(_coloured(text) for text in lines if text))
 
     def _show(self, key: str, text: Content) -> None:
-        if self.is_attached:
-            shown = self.query_one(f"#{key}", Static)
+        for shown in self.query(f"#{key}").results(Static):  # none while it is being taken down
             shown.update(text)
             shown.display = bool(text)
 

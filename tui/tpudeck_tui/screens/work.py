@@ -54,6 +54,8 @@ class CommandDialog(Dialog[None]):
         self._look()
 
     def _look(self) -> None:
+        if not self.query(Pages):
+            return  # it is just being taken down
         running = self._command.running()
         self.query_one(Pages).fill({"Output": self._lines})
         elapsed = format_duration(self._command.elapsed_s)
@@ -116,7 +118,8 @@ class CommandsDialog(Dialog[None]):
         self._look()
 
     def _look(self) -> None:
-        self.query_one(Table).show(self.app.commands)
+        for table in self.query(Table):  # none while it is being taken down
+            table.show(self.app.commands)
 
     def action_stop(self) -> None:
         command = self.query_one(Table).current
