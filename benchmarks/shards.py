@@ -1,4 +1,4 @@
-"""Shards: how fast they are built and inspected, and how much memory that takes.
+"""Shards: how fast they are built, and how much memory that takes.
 
 Everything is measured in one run on the same text, from the text file to shards on disk, each way in a process of its
 own, imports not counted; every way twice, taken in turns, and the better one counts. The text is shaped like WikiText:
@@ -6,8 +6,7 @@ a row is a paragraph, a heading or blank, punctuation stands alone, and there is
 
 The published way is written here from its description: rows in batches of 1000 through the fast tokenizer of
 Transformers inside ``datasets.map``, lists concatenated with ``sum``, cut into sequences batch by batch, one
-``tf.train.Example`` of two int64 lists per sequence, written by TensorFlow; ``map`` works in four processes. Statistics
-of a set are held against TensorFlow's own reader, which checks the same checksums and does nothing else.
+``tf.train.Example`` of two int64 lists per sequence, written by TensorFlow; ``map`` works in four processes.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ SEQUENCE_LENGTH = 128
 SMALL_MB, LARGE_MB = 25, 250
 TURNS = 2
 REQUIRED_SPEEDUP, ALLOWED_OVERHEAD, ALLOWED_GROWTH = 5.0, 1.0, 1.2
-REQUIRED_INSPECTION = 0.5
 
 
 def main() -> None:
@@ -49,7 +47,6 @@ def main() -> None:
                 took[way].append(measure(way, small, tokenizer, folder))
         published, encode, alone, build = (min(took[way], key=lambda result: float(result["wall_s"])) for way in ways)
         grown = measure("build", large, tokenizer, folder)
-        read, inspect = (measure(way, Path(grown["out"]) / "set", tokenizer, folder) for way in ("read", "inspect"))
     print(f"{SMALL_MB} MB of text, sequences of {SEQUENCE_LENGTH}, {os.cpu_count()} cores")
     shown = {"published way": published, "encoder alone": encode, "tpudeck, 1 process": alone, "tpudeck": build}
     for what, result in shown.items():
@@ -61,11 +58,6 @@ def main() -> None:
     kept = [
         holds("faster than the published way", published["wall_s"] / build["wall_s"], at_least=REQUIRED_SPEEDUP),
         holds("the time of the encoder alone", build["wall_s"] / encode["wall_s"], at_most=ALLOWED_OVERHEAD),
-        holds(
-            "the speed of TensorFlow's reader, statistics",
-            read["wall_s"] / inspect["wall_s"],
-            at_least=REQUIRED_INSPECTION,
-        ),
         holds(f"the memory, for {LARGE_MB // SMALL_MB}x the text", mebibytes[1] / mebibytes[0], at_most=ALLOWED_GROWTH),
     ]
     sys.exit(0 if all(kept) else 1)
@@ -180,22 +172,6 @@ def build(text: Path, tokenizer: Path, out: Path, processes: int | None = None) 
         return int(result["train"]["sequences"] + result["validation"]["sequences"])
 
     timed(work, children=0 if processes == 1 else most_processes())
-
-
-def read(shards: Path, _tokenizer: Path, _out: Path) -> None:
-    """TensorFlow's reader on every file of a set."""
-    import tensorflow as tf
-
-    files = sorted(map(str, shards.rglob("*.tfrecord")))
-    timed(lambda: sum(int(batch.shape[0]) for batch in tf.data.TFRecordDataset(files).batch(1024)))
-
-
-def inspect(shards: Path, _tokenizer: Path, _out: Path) -> None:
-    """All statistics of a set."""
-    from tpudeck.inspection.shards import inspect_shards
-    from tpudeck.shards import open_set
-
-    timed(lambda: sum(about["sequences"] for about in inspect_shards(open_set(shards))["splits"].values()))
 
 
 def published(text: Path, tokenizer: Path, out: Path) -> None:
