@@ -72,8 +72,10 @@ def test_a_run_says_what_it_does_and_ends_with_its_numbers(tiny_runs: TinyRuns) 
     last = read_lines(folder / "metrics.jsonl")[-1]
     assert set(last) == {
         "step", "time", "attempt", "loss", "learning_rate", "grad_norm", "tokens_per_s", "step_s", "input_wait_s",
-        "tokens", "epoch",
+        "device_s", "host_s", "tokens", "epoch",
     }  # fmt: skip
+    assert last["input_wait_s"] + last["device_s"] + last["host_s"] == pytest.approx(last["step_s"])
+    assert last["device_s"] > 0
     assert last["tokens"] == 6 * 4 * 16
     assert result["steps"] == 6 and result["loss"] == last["loss"]
     evaluated = events(folder, "evaluated")[-1]

@@ -87,6 +87,7 @@ class FakeRun:
                  "learning_rate": 2.5e-3 * min(1, step / 324) * max(0, 1 - step / 5400),
                  "grad_norm": 1.5 * math.exp(-step / 3000) + chance.random() * 0.4,
                  "tokens_per_s": 31_000 + chance.gauss(0, 900), "step_s": 0.033, "input_wait_s": 0.0012,
+                 "device_s": 0.0314, "host_s": 0.0004,
                  "tokens": step * 1024, "epoch": step * 16 / 9000}
             )  # fmt: skip
         with (self.folder / "metrics.jsonl").open("ab") as file:

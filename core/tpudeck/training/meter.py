@@ -26,6 +26,7 @@ class _Call:
     outcome: Outcome
     learning_rate: float
     input_wait_s: float
+    device_s: float
 
 
 @dataclass
@@ -36,6 +37,7 @@ class _Interval:
     learning_rate: float = 0.0
     grad_norm: float = 0.0
     input_wait_s: float = 0.0
+    device_s: float = 0.0
     elapsed_s: float = 0.0
 
 
@@ -67,13 +69,18 @@ class Meter:
         self.latest: dict[str, float] = {}
         """The newest line."""
 
-    def add(self, first_step: int, outcome: Outcome, *, learning_rate: float, input_wait_s: float) -> int:
+    def add(
+        self, first_step: int, outcome: Outcome, *, learning_rate: float, input_wait_s: float, call_s: float
+    ) -> int:
         """Take a call's outcome (its steps counted from 0), and wait for a call: of how many steps it was, 0 for none.
 
         That is this call, or where results are read late the one before. Raises :class:`TrainingDivergedError` for a
         loss that is no number.
+
+        ``call_s`` is how long the call took to return: the device's work, unless that goes on by itself.
         """
-        call, before = _Call(first_step, outcome, learning_rate, input_wait_s), self._waiting
+        device_s = 0.0 if self._late else call_s
+        call, before = _Call(first_step, outcome, learning_rate, input_wait_s, device_s), self._waiting
         self._waiting = call if self._late else None
         ready = before if self._late else call
         return self._read(ready) if ready is not None else 0
@@ -112,8 +119,10 @@ class Meter:
 
     def _read(self, call: _Call) -> int:
         """Take in a call's results; how many steps they are about."""
+        start = time.perf_counter()
         losses = np.asarray(call.outcome.loss, np.float64)
         norms = np.asarray(call.outcome.gradient_norm, np.float64)
+        self._interval.device_s += call.device_s + time.perf_counter() - start
         finite = np.isfinite(losses) & np.isfinite(norms)
         if not finite.all():
             at = int(np.argmin(finite))
@@ -144,6 +153,8 @@ class Meter:
             "tokens_per_s": self._tokens_per_step / step_s,
             "step_s": step_s,
             "input_wait_s": interval.input_wait_s / steps,
+            "device_s": interval.device_s / steps,
+            "host_s": max(0.0, interval.elapsed_s - interval.input_wait_s - interval.device_s) / steps,
             "tokens": step * self._tokens_per_step,
             "epoch": step / self._steps_per_epoch,
         }

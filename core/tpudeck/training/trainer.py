@@ -161,9 +161,11 @@ class Trainer:
         wait_s = time.perf_counter() - start
         ahead.prepare(first + count, after)
         rates = self._learning_rates(first, count)
+        called = time.perf_counter()
         outcome = self._training.loop(batches, first, rates)
+        call_s = time.perf_counter() - called
         self._standing.step = first + count
-        waited_for = self._meter.add(first, outcome, learning_rate=float(rates[-1]), input_wait_s=wait_s)
+        waited_for = self._meter.add(first, outcome, learning_rate=float(rates[-1]), input_wait_s=wait_s, call_s=call_s)
         if waited_for:
             self._pace.took(waited_for, time.perf_counter() - start)
         self._progress()

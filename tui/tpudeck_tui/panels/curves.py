@@ -39,7 +39,13 @@ METRICS = (
     Metric("loss", "loss", (("loss", "train"),), smoothing=0.6),
     Metric("speed", "tokens/s", (("tokens_per_s", ""),), from_zero=True),
     Metric("grad", "gradient norm", (("grad_norm", ""),)),
-    Metric("split", "ms per step", (("step_s", "step"), ("input_wait_s", "input wait")), from_zero=True, scale=1e3),
+    Metric(
+        "split",
+        "ms/step",
+        (("device_s", "device"), ("input_wait_s", "input"), ("host_s", "host")),
+        from_zero=True,
+        scale=1e3,
+    ),
     Metric("use", "utilisation %", (), from_zero=True),
     Metric("tensorcore", "TensorCore % by device", (), from_zero=True, reading="TensorCore"),
     Metric("duty", "duty cycle % by device", (), from_zero=True, reading="duty cycle"),
@@ -126,9 +132,7 @@ def machine_lines(seen: Seen, metric: Metric) -> list[Line]:
             step = np.zeros(len(series), np.int64)
         else:
             step = loss.step[np.minimum(np.searchsorted(loss.time, series.time), len(loss) - 1)]
-        lines.append(
-            Line(device, step, series.time, series.value, index=len(lines), began=created, scale=metric.scale)
-        )
+        lines.append(Line(device, step, series.time, series.value, index=len(lines), began=created, scale=metric.scale))
     return lines
 
 
