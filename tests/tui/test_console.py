@@ -468,7 +468,7 @@ async def test_compare_goes_through_every_metric(deck: Deck, home: Home) -> None
     fill(home, 2)
     async with deck.run_test(size=(100, 30), notifications=True) as pilot:
         await pilot.press("5")
-        for title in ("loss", "eval loss", "tokens/s", "gradient norm", "ms per step", "learning rate", "loss"):
+        for title in ("loss", "eval loss", "tokens/s", "gradient norm", "ms/step", "learning rate", "loss"):
             await until(pilot, lambda text, title=title: text.splitlines()[2].startswith(f" {title}  "))
             await pilot.press("m")
 
