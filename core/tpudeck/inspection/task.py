@@ -42,7 +42,7 @@ SHARDS_MB = 4000.0
 that a sample."""
 
 FASTER_THAN_TEXT = 8
-"""About so many times as fast as text are shards counted: more processes are worth their start only with more of them."""
+"""Shards are counted about so many times as fast as text: other processes are worth their start later."""
 _MOST_COMPRESSION = 8.0
 """A file that unfolds to more than so many times its size is rare; such text is measured by reading it."""
 _VERSION = 2
