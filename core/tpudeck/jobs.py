@@ -248,13 +248,19 @@ class JobProcess:
         except (FileNotFoundError, orjson.JSONDecodeError):
             return None
 
+    def _last_words(self) -> str:
+        """The end of its output: a temporary folder does not outlive the error."""
+        lines = (self.folder / "console.log").read_bytes()[-4096:].decode(errors="replace").splitlines()
+        said = [line.strip() for line in lines if line.strip()]
+        return f"the last it said was: {said[-1][:500]}" if said else "it said nothing"
+
     def result(self) -> dict[str, Any]:
         """Wait for the end; the result, or the child's own error."""
         code = self.process.wait()
         outcome = self.outcome()
         if outcome is None:
             how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code} and no result"
-            raise WorkError(f"{self.task} {how}", hint=f"its output is in {self.folder / 'console.log'}")
+            raise WorkError(f"{self.task} {how}", hint=self._last_words())
         if outcome["ok"]:
             return dict(outcome["result"])
         raise errors.from_dict(outcome["error"])

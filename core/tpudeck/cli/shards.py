@@ -118,10 +118,10 @@ def head(
     shards: str = _SHARDS,
     count: int = typer.Option(3, "--count", "-n", min=1, help="How many sequences."),
     first: int = typer.Option(0, "--from", min=0, help="Number of the first."),
-    shard: int = typer.Option(-1, "--shard", help="Count --from within this file of the split (0: the first)."),
+    shard: int | None = typer.Option(None, "--shard", min=0, help="Count --from in this file of the split, from 0."),
     split: str = typer.Option("train", "--split", help="train or validation."),
     tokenizer: str = typer.Option("", "--tokenizer", metavar="DIR", help="Decode with this one."),
-    step: int = typer.Option(-1, "--step", help="The batch of this step instead, with the masks that training draws."),
+    step: int | None = typer.Option(None, "--step", min=0, help="This step's batch instead, with training's masks."),
     as_json: bool = _JSON,
 ) -> None:
     """Sequences as text, by number, or as training sees them at a step."""
@@ -135,13 +135,13 @@ def head(
 
     opened = open_set(find_shards(shards))
     loaded = _decoder(opened, tokenizer)
-    if step >= 0:
+    if step is not None:
         if loaded is None:
             raise InputError("masks need the tokenizer of the set", hint="--tokenizer DIR")
         experiment, global_batch = _training_of(shards, opened.sequence_length)
         shown = training_records(opened, experiment, loaded, step=step, global_batch=global_batch, count=count)
     else:
-        start = number_in_set(opened, split, shard, first) if shard >= 0 else first
+        start = number_in_set(opened, split, shard, first) if shard is not None else first
         total = len(opened.split(split))
         if start >= total:
             raise InputError(f"{split} has the sequences 0 to {total - 1}, got {start}")

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from tpudeck.errors import InputError, RetryLaterError, TpudeckError, WorkError
 from tpudeck.hub.redact import redact
@@ -150,6 +151,9 @@ def _explained(error: BaseException, name: str) -> BaseException:
         )
     if status is not None and 400 <= status < 500 and status not in (408, 409, 412, 429):
         return InputError(f"the Hub refused {name} with status {status}: {reason}")
+    if isinstance(error, requests.ConnectionError) and error.request is not None:
+        host = urlsplit(str(error.request.url)).hostname
+        reason = f"no connection to {host}"  # the library's own words are a page
     if status is not None or isinstance(error, (requests.RequestException, ConnectionError, TimeoutError)):
         return RetryLaterError(f"the Hub could not be reached for {name}: {reason}")
     if isinstance(error, (OSError, RuntimeError)):

@@ -21,7 +21,7 @@ from tpudeck.tokenizer.loaded import load
 from tpudeck.tokenizer.roles import roles_of
 from tpudeck.tokenizer.survey import Survey
 from tpudeck.tokenizer.training import Phase, Trained, train
-from tpudeck.units import format_bytes, format_count
+from tpudeck.units import counted, format_bytes
 
 if TYPE_CHECKING:
     from tpudeck.corpus import Documents
@@ -139,7 +139,7 @@ class _Stage:
         """Say what will be trained on, and the smallest vocabulary, before any time is spent."""
         asked = self.experiment.tokenizer.vocab_size
         message = (
-            f"training on {format_count(survey.documents)} documents, {format_bytes(survey.bytes)}, "
+            f"training on {counted(survey.documents, 'document')}, {format_bytes(survey.bytes)}, "
             f"{len(survey.alphabet):,} different characters: needs {minimum:,} tokens or more, {asked:,} asked for"
         )
         self.job.writer.event(Noticed(message=message))

@@ -129,9 +129,7 @@ def _lines(folder: Path) -> Iterator[list[Operation]]:
         space = xplane_pb2.XSpace()
         space.ParseFromString(path.read_bytes())
         planes += [(plane, _began_ns(space)) for plane in space.planes]
-    devices = [
-        (plane, began_ns) for plane, began_ns in planes if plane.name.startswith("/device:") and plane.lines
-    ]
+    devices = [(plane, began_ns) for plane, began_ns in planes if plane.name.startswith("/device:") and plane.lines]
     for plane, began_ns in devices or planes:
         compiled = [line for line in plane.lines if line.name == "XLA Ops"]
         streams = [line for line in plane.lines if line.name.startswith("Stream")]
