@@ -491,6 +491,27 @@ async def test_live_runs_are_switched_by_a_key_and_counted(deck: Deck, home: Hom
         run.release()
 
 
+async def test_every_panel_fills_the_screen_when_it_is_shown_alone(deck: Deck, home: Home) -> None:
+    fill(home, 1)
+    async with deck.run_test(size=(80, 24)) as pilot:
+        await pilot.press("4")
+        await until(pilot, "Evaluations")
+        for panel in (deck.screen.query_one("#main-chart"), deck.screen.query_one("#pages")):
+            panel.focus()
+            await pilot.press("z")
+            await pilot.pause()
+            assert panel.outer_size == (80, 22)
+            await pilot.press("z")
+
+
+async def test_long_lines_of_the_log_are_shown_whole(deck: Deck, home: Home) -> None:
+    run = FakeRun(home)
+    (run.folder / "console.log").write_text(f"  {'x' * 100} the end\n")
+    async with deck.run_test(size=(80, 24)) as pilot:
+        await pilot.press("4", "tab", "left", "left", "left")
+        assert f"{'x' * 24} the end" in await until(pilot, "the end")
+
+
 async def test_alerts_and_the_note_are_in_the_header(deck: Deck, home: Home) -> None:
     run = FakeRun(home, "noted", note="a [note]")
     run.train(500)

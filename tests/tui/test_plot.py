@@ -228,6 +228,11 @@ def test_ticks_are_inside_the_axis_and_few(one: float, two: float, count: int) -
     assert all(scale.low - slack <= tick <= scale.high + slack for tick in found)
 
 
+@given(finite, finite)
+def test_an_axis_has_two_ticks_at_least(one: float, two: float) -> None:
+    assert len(ticks(nice_scale(min(one, two), max(one, two)), 2)) >= 2
+
+
 @given(st.floats(0, 1e8), st.floats(0.1, 1e8), st.integers(1, 12))
 def test_ticks_of_time_are_inside_the_axis_and_few(low: float, span: float, count: int) -> None:
     found = time_ticks(low, low + span, count)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 
-__all__ = ["clean", "fit", "pad", "progress_bar", "wrap"]
+__all__ = ["chop", "clean", "fit", "pad", "progress_bar", "wrap"]
 
 
 def clean(text: str) -> str:
@@ -27,6 +27,12 @@ def pad(text: str, width: int, *, right: bool = False) -> str:
     text = fit(text, width)
     space = " " * (width - cell_len(text))
     return space + text if right else text + space
+
+
+def chop(text: str, width: int) -> list[str]:
+    """Text in lines of so many cells, as a terminal breaks it: spaces stay where they are."""
+    text = clean(text)
+    return [text] if cell_len(text) <= width else chop_cells(text, max(2, width))
 
 
 def wrap(text: str, width: int) -> list[str]:

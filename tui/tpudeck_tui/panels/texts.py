@@ -24,7 +24,7 @@ from tpudeck.runs.events import (
 )
 from tpudeck.units import format_bytes, format_count, format_duration
 from tpudeck_tui import run_cells
-from tpudeck_tui.cells import clean, fit, progress_bar, wrap
+from tpudeck_tui.cells import chop, clean, fit, progress_bar, wrap
 from tpudeck_tui.panels.curves import evaluations
 from tpudeck_tui.panels.machine import device_lines
 
@@ -244,7 +244,7 @@ def log_lines(seen: Seen, width: int) -> list[TextLine]:
     """The console output of the stages, the newest at the bottom."""
     if not seen.log:
         return [[("No output yet.", "muted")]]
-    return [[(fit(_without_escapes(line), width), "")] for line in seen.log]
+    return [[(part, "")] for line in seen.log for part in chop(_without_escapes(line), width)]
 
 
 def _without_escapes(line: str) -> str:

@@ -60,11 +60,16 @@ def nice_scale(low: float, high: float, *, log: bool = False) -> Scale:
 
 
 def ticks(scale: Scale, count: int) -> list[float]:
-    """About `count` round values inside an axis."""
+    """About `count` round values inside an axis, but two at least: one alone says nothing of the scale."""
     if count < 1:
         return []
     if scale.log:
         return _log_ticks(scale, count)
+    found = _linear_ticks(scale, count)
+    return found if len(found) > 1 else _linear_ticks(scale, 2 * count)
+
+
+def _linear_ticks(scale: Scale, count: int) -> list[float]:
     half_span = scale.high / 2 - scale.low / 2
     step = 2 * _nice_step(half_span, count)
     first = math.ceil(scale.low / step - 1e-9)
@@ -78,9 +83,7 @@ def _log_ticks(scale: Scale, count: int) -> list[float]:
     if len(decades) >= 2:
         stride = -(-len(decades) // max(count, 1))
         return [10.0**decade for decade in decades if decade % stride == 0]
-    linear = Scale(scale.low, scale.high)
-    found = ticks(linear, count)
-    return [value for value in (found if len(found) > 1 else ticks(linear, 2 * count)) if value > 0]
+    return [value for value in ticks(Scale(scale.low, scale.high), count) if value > 0]
 
 
 _ROUND_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
