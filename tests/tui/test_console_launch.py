@@ -8,8 +8,10 @@ from textual.pilot import Pilot
 from tpudeck.config import Home
 from tpudeck.presets import resolve
 from tpudeck.runs.index import RunIndex
+from tpudeck.storage import write_json
 from tpudeck_tui import preflights
 from tpudeck_tui.app import Deck
+from tpudeck_tui.panels import preset
 from tpudeck_tui.widgets.table import Table
 from tui.fakes import FakeRun
 from tui.views import until
@@ -158,3 +160,22 @@ def newest_step(home: Home) -> int:
     """The step of the only run's newest checkpoint."""
     folders = sorted(path.name for path in home.runs.glob("*/checkpoints/step-*"))
     return int(folders[-1].removeprefix("step-"))
+
+
+def test_what_a_run_measured_counts_only_where_it_did_the_same(home: Home) -> None:
+    run = FakeRun(home, preset="quickstart")
+    run.train(100)
+    run.finish()
+    (run.folder / "results").mkdir()
+    write_json(run.folder / "results" / "shards.json", {"result": {"train": {"sequences": 2_102}}})
+    runs = RunIndex(home).refresh()
+
+    def measured(*overrides: str) -> dict[str, float]:
+        path = str(run.folder / "experiment.toml")
+        return preset.measured(resolve(path, home=home, overrides=overrides).experiment, "quickstart", runs)
+
+    both = {"sequences_train": 2_102, "tokens_per_s": 31_000.0}
+    assert measured() == measured("train.steps=7") == both
+    assert measured("corpus.max_documents=50") == {"tokens_per_s": 31_000.0}
+    assert measured("model.layers=3") == {"sequences_train": 2_102}
+    assert measured("tokenizer.vocab_size=300", "train.global_batch_size=8") == {}

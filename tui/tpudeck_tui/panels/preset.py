@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpudeck.errors import InputError, TpudeckError
 from tpudeck.plan import derive
-from tpudeck.presets import Experiment, diff
+from tpudeck.presets import Experiment, diff, load_experiment
 from tpudeck.storage import read_json
-from tpudeck_tui.cells import fit
+from tpudeck_tui.cells import chop, fit
 
 if TYPE_CHECKING:
     from tpudeck.runs.summary import RunSummary
@@ -20,19 +22,37 @@ if TYPE_CHECKING:
 __all__ = ["about_lines", "chain_lines", "difference_lines", "file_lines", "measured"]
 
 _KEY_CELLS, _VALUE_CELLS = 28, 24
+_RUNS_LOOKED_AT = 8
+_SEQUENCES_DEPEND_ON: Mapping[str, Any] = {
+    "corpus": True,
+    "tokenizer": True,
+    "shards": True,
+    "model": {"architecture", "objective"},
+}
+_SPEED_DEPENDS_ON: Mapping[str, Any] = {
+    "shards": {"sequence_length"},
+    "model": True,
+    "train": {"global_batch_size", "replica_batch_size", "accumulation_steps", "precision", "xla", "steps_per_call"},
+    "device": True,
+}
 
 
 def about_lines(draft: Draft, width: int) -> list[TextLine]:
     """Where it comes from, what was changed or is wrong, and what it is for."""
     experiment = draft.base.experiment
-    state: TextLine = [(f"{' ← '.join(path.stem for path in draft.base.chain)}  ", "title")]
+    name = " ← ".join(path.stem for path in draft.base.chain)
+    state, part = experiment.takes, "muted"
     if draft.faults:
-        state.append((f"{len(draft.faults)} to put right", "bad"))
+        state, part = f"{len(draft.faults)} to put right", "bad"
     elif draft.changes:
-        state.append((f"{len(draft.changes)} changed: L launches, ctrl+s saves, u undoes, escape drops", "accent"))
-    needs = "  ".join(part for part in (experiment.takes, experiment.needs and f"needs {experiment.needs}") if part)
+        state, part = f"{len(draft.changes)} changed: ctrl+s saves, u undoes, esc drops", "accent"
     faults: list[TextLine] = [[(fit(fault.show(), width), "bad")] for fault in draft.other_faults]
-    return [state, *faults, [(fit(experiment.summary, width), "")], [(fit(needs, width), "muted")]]
+    return [
+        [(f"{name}  ", "title"), (fit(state, width - len(name) - 2), part)],
+        *faults,
+        [(fit(experiment.summary, width), "")],
+        [(fit(f"needs {experiment.needs}" if experiment.needs else "", width), "muted")],
+    ]
 
 
 def chain_lines(experiment: Experiment | None, known: dict[str, Any], width: int) -> list[TextLine]:
@@ -55,18 +75,29 @@ def chain_lines(experiment: Experiment | None, known: dict[str, Any], width: int
     return lines
 
 
-def measured(preset: str, runs: Iterable[RunSummary]) -> dict[str, Any]:
-    """Sequences and speed of the newest run of a preset that got so far."""
-    for run in runs:
-        if run.preset == preset and run.tokens_per_s:
-            found: dict[str, Any] = {"tokens_per_s": run.tokens_per_s}
-            try:
+def measured(experiment: Experiment, preset: str, runs: Iterable[RunSummary]) -> dict[str, Any]:
+    """Sequences and speed, each of the newest run of a preset that does the same in what it depends on."""
+    found: dict[str, Any] = {}
+    for run in islice((run for run in runs if run.preset == preset and run.tokens_per_s), _RUNS_LOOKED_AT):
+        try:
+            seen = _experiment_of(Path(run.path))
+            if "tokens_per_s" not in found and _alike(seen, experiment, _SPEED_DEPENDS_ON):
+                found["tokens_per_s"] = run.tokens_per_s
+            if "sequences_train" not in found and _alike(seen, experiment, _SEQUENCES_DEPEND_ON):
                 shards = read_json(Path(run.path) / "results" / "shards.json")["result"]
                 found["sequences_train"] = int(shards["train"]["sequences"])
-            except (OSError, ValueError, KeyError, TypeError):
-                pass
-            return found
-    return {}
+        except (TpudeckError, OSError, ValueError, KeyError, TypeError):
+            continue
+    return found
+
+
+@lru_cache(maxsize=32)
+def _experiment_of(run: Path) -> Experiment:
+    return load_experiment(run / "experiment.toml")  # it never changes
+
+
+def _alike(one: Experiment, other: Experiment, keys: Mapping[str, Any]) -> bool:
+    return one.model_dump(include=dict(keys)) == other.model_dump(include=dict(keys))
 
 
 def file_lines(path: Path, width: int) -> list[TextLine]:
@@ -76,8 +107,9 @@ def file_lines(path: Path, width: int) -> list[TextLine]:
     except OSError as error:
         return [[(fit(str(error), width), "bad")]]
     return [
-        [(fit(line, width), "muted" if line.startswith("#") else "accent" if line.startswith("[") else "")]
+        [(part, "muted" if line.startswith("#") else "accent" if line.startswith("[") else "")]
         for line in text.splitlines()
+        for part in chop(line, width)
     ]
 
 

@@ -62,7 +62,7 @@ class LaunchDialog(Form[Path]):
         super().__init__(heading or f"Launch {draft.preset}", own)
         self._home = home
         self._draft = draft
-        self._ready: dict[str, str] = {}
+        self._ready: dict[str, list[str]] = {}
         """What of an experiment the stages depend on → which of them are found ready."""
         self._compiling: tuple[Command, Experiment, str] | None = None
         self._chip = ""
@@ -139,17 +139,17 @@ class LaunchDialog(Form[Path]):
         changed = len(self.overrides(values))
         yield "✓ the experiment breaks no rule" + (f" ({changed} changed)" if changed else "")
         yield from _machine_lines(experiment)
-        yield self._artefact_line(experiment)
+        yield from self._artefact_lines(experiment)
         yield from self._preflight_lines(experiment)
 
-    def _artefact_line(self, experiment: Experiment) -> str:
+    def _artefact_lines(self, experiment: Experiment) -> list[str]:
         """Which stages have nothing to do; to know it the text may have to be read, so the answer is kept."""
         about = experiment.model_dump_json(include={"corpus", "tokenizer", "shards", "model"})
         if about not in self._ready:
-            self._ready[about] = "   ".join(
+            self._ready[about] = [
                 _stage_line(stage, ready, experiment, self._home)
                 for stage, ready in (("tokenizer", tokenizer_ready), ("shards", shards_ready))
-            )
+            ]
         return self._ready[about]
 
     # The compiler.

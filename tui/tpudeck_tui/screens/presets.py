@@ -151,7 +151,7 @@ class PresetsScreen(FullScreen):
         if preset is not None:
             sources["File"] = partial(panel.file_lines, preset.path)
         if draft is not None:
-            known = panel.measured(draft.preset, self.app.runs)
+            known = panel.measured(draft.experiment, draft.preset, self.app.runs) if draft.experiment else {}
             sources["What follows"] = partial(panel.chain_lines, draft.experiment, known)
             sources["Difference"] = partial(panel.difference_lines, draft, self._marked(draft))
         self.query_one(Pages).fill(sources)
