@@ -61,8 +61,8 @@ def test_what_is_written_is_read_back_whatever_the_block_size(tmp_path: Path, re
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(frames, "_BLOCK_BYTES", block)
         read = list(read_records(path))
+        scanned = scan_records(path)
     assert [record.data for record in read] == records
-    scanned = scan_records(path)
     assert scanned.tolist() == [[record.offset + 12, len(record.data)] for record in read]
 
 
@@ -88,6 +88,14 @@ def test_every_truncation_is_found_and_every_record_before_it_is_read(tmp_path: 
     assert f"offset {begins}" in caught.value.message
     assert ("truncated" if begins or cut >= 12 else "not a TFRecord file") in caught.value.message
     with pytest.raises(ArtefactError):
+        scan_records(path)
+
+
+@pytest.mark.parametrize("left", [1, 11, 12, 20, 38])
+def test_a_cut_record_is_found_behind_whole_ones_of_its_length(tmp_path: Path, left: int) -> None:
+    path = tmp_path / "cut"
+    path.write_bytes((frame(b"x" * 23) * 3)[: 2 * 39 + left])
+    with pytest.raises(ArtefactError, match="cut is truncated: at offset 78 "):
         scan_records(path)
 
 
@@ -169,6 +177,28 @@ def test_integers_come_back(numbers: list[int]) -> None:
 def test_integers_have_protobufs_bytes(number: int, encoded: str) -> None:
     assert encode_varints([number]).hex() == encoded
     assert decode_varints(bytes.fromhex(encoded)).tolist() == [number]
+
+
+def one_by_one(data: bytes) -> list[int]:
+    """What bytes mean, as plainly as it can be said."""
+    numbers, number, shift = [], 0, 0
+    for octet in data:
+        number |= (octet & 0x7F) << shift
+        shift += 7
+        if octet < 0x80:
+            unsigned = number % 2**64
+            numbers.append(unsigned - 2**64 if unsigned >= 2**63 else unsigned)
+            number, shift = 0, 0
+    return numbers
+
+
+@given(
+    numbers=st.lists(st.tuples(st.binary(max_size=9), st.integers(0, 0x7F)), max_size=40),
+    most_bytes=st.integers(1, 10),
+)
+def test_integers_of_any_length_are_decoded_as_one_by_one(numbers: list[tuple[bytes, int]], most_bytes: int) -> None:
+    data = b"".join(bytes(octet | 0x80 for octet in head[: most_bytes - 1]) + bytes([end]) for head, end in numbers)
+    assert decode_varints(data).tolist() == one_by_one(data)
 
 
 @pytest.mark.parametrize("damaged", [b"\x80", b"\x01\xff", b"\x80" * 10 + b"\x01"])
@@ -276,6 +306,19 @@ def test_a_damaged_example_is_read_as_the_whole_decoder_reads_it_or_refused(
     except ValueError:  # the rest of the example is damaged, its numbers are not
         return
     assert list(told) == middle.tolist()
+
+
+def test_examples_of_many_lengths_in_any_order_of_their_features_are_told_apart() -> None:
+    records, expected = [], []
+    for length in [*range(1, 1200), *range(1, 1200)]:
+        features: dict[str, Feature] = {"ids": np.arange(length), "mask": np.ones(7, dtype=np.int64)}
+        records.append(encode_example(features if length % 2 else dict(reversed(features.items()))))
+        records.append(encode_example(dict(reversed(features.items())) if length % 2 else features))
+        expected += [length, length]
+    numbers, lengths = decode_int64s(records, "ids")
+    assert lengths.tolist() == expected
+    assert numbers.tolist() == [number for length in expected for number in range(length)]
+    assert decode_int64s(records, "mask")[1].tolist() == [7] * len(records)
 
 
 def test_an_example_without_the_feature_is_refused() -> None:

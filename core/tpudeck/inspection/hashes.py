@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from hashlib import blake2b
 
@@ -22,10 +23,12 @@ def mixed(hashes: Hashes) -> Hashes:
     return hashes ^ (hashes >> np.uint64(33))
 
 
+@functools.lru_cache(maxsize=4)
 def random_odd(count: int, seed: int) -> Hashes:
     """Factors for hashes that are sums of products: always the same ones."""
-    factors = np.random.Generator(np.random.PCG64(seed)).integers(0, 2**64, count, dtype=np.uint64)
-    return factors | np.uint64(1)
+    factors = np.random.Generator(np.random.PCG64(seed)).integers(0, 2**64, count, dtype=np.uint64) | np.uint64(1)
+    factors.flags.writeable = False
+    return factors
 
 
 def row_hashes(ids_NS: npt.NDArray[np.int32]) -> Hashes:

@@ -28,7 +28,8 @@ from tpudeck.shards.manifest import LENGTH_EDGES, SplitSummary
 
 __all__ = ["inspect_shards"]
 
-_CHUNK_SEQUENCES = 1024
+_CHUNK_TOKENS = 1 << 16
+"""What stands in memory for so many stays in the processor's cache."""
 _PART_SEQUENCES = 1 << 15
 _EXPECTED_FROM = 1 << 13
 """Sequences of a set without a manifest whose token frequencies stand for those of the whole."""
@@ -85,21 +86,24 @@ class _Statistics:
 
     def count(self, ids_NS: npt.NDArray[np.int32], padding_N: npt.NDArray[np.int64], asked: _Question) -> None:
         """Count some sequences."""
-        counts = np.bincount(ids_NS.ravel())
-        self.counts = _sum(self.counts, counts)
+        self.counts = _sum(self.counts, np.bincount(ids_NS.ravel()))
         self.sequences += len(ids_NS)
         self.tokens += ids_NS.size
-        self.nats += float((counts * asked.nats[np.minimum(np.arange(len(counts)), len(asked.nats) - 1)]).sum())
         self.hashes.append(row_hashes(ids_NS))
         lengths_N = np.full(len(ids_NS), ids_NS.shape[1])
         self.padding.add(padding_N, lengths_N)
         if asked.share < 1:  # how far a sample may be off follows from its sequences one by one
             self.special.add(_lookup(asked.specials, ids_NS).sum(axis=1), lengths_N)
             self.unknown.add((ids_NS == (-1 if asked.unknown is None else asked.unknown)).sum(axis=1), lengths_N)
-        else:
+
+    def conclude(self, asked: _Question) -> None:
+        """What follows from how often each token occurs."""
+        counts, ids = self.counts, np.arange(len(self.counts))
+        self.nats = float(counts @ asked.nats[np.minimum(ids, len(asked.nats) - 1)])
+        if asked.share >= 1:
             unknown = asked.unknown is not None and asked.unknown < len(counts)
-            self.special.add([int(counts[_lookup(asked.specials, np.arange(len(counts)))].sum())], [ids_NS.size])
-            self.unknown.add([int(counts[asked.unknown]) if unknown else 0], [ids_NS.size])
+            self.special.add([int(counts[_lookup(asked.specials, ids)].sum())], [self.tokens])
+            self.unknown.add([int(counts[asked.unknown]) if unknown else 0], [self.tokens])
 
 
 def _lookup(table: npt.NDArray[np.bool_], ids: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
@@ -122,9 +126,15 @@ def _read(place: _Place, source: Mapping[str, Sequences] | str, asked: _Question
     if asked.share < 1:
         drawn = mixed(sequences.checksums(rows).astype(np.uint64))
         rows = rows[drawn < np.uint64(int(asked.share * 2**64))]
-    for start in range(0, len(rows), _CHUNK_SEQUENCES):
-        part.count(*sequences.take_with_padding(rows[start : start + _CHUNK_SEQUENCES]), asked)
+    for chunk in _chunks(rows, sequences):
+        part.count(*sequences.take_with_padding(chunk), asked)
+    part.conclude(asked)
     return part
+
+
+def _chunks(rows: npt.NDArray[np.int64], sequences: Sequences) -> Iterator[npt.NDArray[np.int64]]:
+    size = max(1, _CHUNK_TOKENS // max(1, sequences.sequence_length))
+    return (rows[start : start + size] for start in range(0, len(rows), size))
 
 
 @functools.lru_cache(maxsize=1)
@@ -208,9 +218,8 @@ def _expected(shards: ShardSet, sides: Mapping[str, Sequences]) -> Counts:
         return shards.token_counts
     sequences = sides.get("train") or next(iter(sides.values()))
     rows = np.unique(np.linspace(0, max(0, len(sequences) - 1), _EXPECTED_FROM).astype(np.int64))
-    chunks = [rows[start : start + _CHUNK_SEQUENCES] for start in range(0, len(rows), _CHUNK_SEQUENCES)]
     counts = np.zeros(1, dtype=np.int64)
-    for chunk in chunks if len(sequences) else ():
+    for chunk in _chunks(rows, sequences) if len(sequences) else ():
         counts = _sum(counts, np.bincount(sequences.take(chunk).ravel()))
     return np.append(counts, 0)
 

@@ -28,7 +28,7 @@ from tpudeck.tfrecord import (
     encode_int64s,
     encode_varints,
     frame,
-    masked_crc32c,
+    masked_crc32cs,
     scan_records,
 )
 
@@ -89,8 +89,8 @@ class Compact:
         frames = np.empty((len(ids_NS), self.frame_bytes), dtype=np.uint8)
         frames[:, : len(fixed)] = fixed
         frames[:, len(fixed) : -FOOTER_BYTES] = np.ascontiguousarray(ids_NS, dtype=self.dtype).view(np.uint8)
-        checksums = [masked_crc32c(record) for record in frames[:, HEADER_BYTES:-FOOTER_BYTES]]
-        frames[:, -FOOTER_BYTES:] = np.array(checksums, dtype="<u4")[:, None].view(np.uint8)
+        checksums = masked_crc32cs(frames[:, HEADER_BYTES:-FOOTER_BYTES])
+        frames[:, -FOOTER_BYTES:] = checksums.astype("<u4")[:, None].view(np.uint8)
         return frames.tobytes()
 
     def spans(self, path: Path, size_bytes: int) -> Spans:

@@ -13,6 +13,7 @@ Shapes: N sequences, S tokens per sequence.
 from __future__ import annotations
 
 import functools
+import mmap
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -27,7 +28,7 @@ from tpudeck.shards.layouts import Ids, Layout, Published, layout_named
 from tpudeck.shards.ledger import LEDGER_FILE
 from tpudeck.shards.manifest import COUNTS_FILE, MANIFEST_FILE, Manifest
 from tpudeck.storage import is_bucket
-from tpudeck.tfrecord import FOOTER_BYTES, decode_int64s, masked_crc32c, read_records, scan_records
+from tpudeck.tfrecord import FOOTER_BYTES, decode_int64s, masked_crc32cs, read_records, scan_records
 
 __all__ = ["Sequences", "ShardSet", "open_set"]
 
@@ -36,7 +37,7 @@ _MOST_OPEN_FILES = 256
 limit of 1,024 descriptors."""
 _CHUNK_SEQUENCES = 1024
 
-Mapped: TypeAlias = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
+Mapped: TypeAlias = tuple[mmap.mmap, npt.NDArray[np.int64]]
 """The bytes of a file, and where its records begin and how long they are."""
 
 
@@ -51,6 +52,10 @@ class Sequences:
         self._layout = layout
         self._ends = np.cumsum(sizes, dtype=np.int64)
         self._open = functools.lru_cache(maxsize=_MOST_OPEN_FILES)(self._map)
+
+    @property
+    def sequence_length(self) -> int:
+        return self._layout.sequence_length
 
     def prepare(self, shards: Iterable[int]) -> None:
         """Know which shards are taken from soon; those on this machine need no preparation."""
@@ -72,27 +77,25 @@ class Sequences:
     def checksums(self, indices: npt.ArrayLike) -> npt.NDArray[np.uint32]:
         """The checksums that stand behind records: equal ones for equal records. The records are not read."""
         rows = np.asarray(indices, dtype=np.int64)
-        found = np.zeros((len(rows), FOOTER_BYTES), dtype=np.uint8)
+        found = np.zeros(len(rows), dtype=np.uint32)
         shards = np.searchsorted(self._ends, rows, side="right")
         for shard in np.unique(shards):
-            octets, spans = self._open(int(shard))
+            mapped, spans = self._open(int(shard))
             there = shards == shard
-            inside = spans[rows[there] - (self._ends[shard] - self.shard_sizes[shard])]
-            found[there] = octets[inside.sum(axis=1)[:, None] + np.arange(FOOTER_BYTES)]
-        return found.view("<u4").ravel()
+            found[there] = _checksums(mapped, spans[rows[there] - (self._ends[shard] - self.shard_sizes[shard])])
+        return found
 
     def _gather(self, rows: npt.NDArray[np.int64]) -> list[bytes]:
         """Records by number, verified."""
         if len(rows) and not 0 <= rows.min() <= rows.max() < len(self):
             raise IndexError(f"sequences are numbered from 0 to {len(self) - 1}, got {rows.min()} to {rows.max()}")
-        records: list[bytes] = [b""] * len(rows)
         shards = np.searchsorted(self._ends, rows, side="right")
+        records: list[bytes] = []
         for shard in np.unique(shards):
-            there = np.flatnonzero(shards == shard)
-            inside = rows[there] - (self._ends[shard] - self.shard_sizes[shard])
-            for place, record in zip(there.tolist(), self._records(int(shard), inside), strict=True):
-                records[place] = record
-        return records
+            inside = rows[shards == shard] - (self._ends[shard] - self.shard_sizes[shard])
+            records += self._records(int(shard), inside)
+        asked = np.argsort(np.argsort(shards, kind="stable"))  # they are in the order of their shards
+        return [records[place] for place in asked.tolist()]
 
     def chunks(self, sequences: int = _CHUNK_SEQUENCES) -> Iterator[Ids]:
         """All sequences in order, some at a time."""
@@ -105,17 +108,18 @@ class Sequences:
         _, spans = self._open(shard)
         return self.files[shard], int(spans[index - (self._ends[shard] - self.shard_sizes[shard]), 0])
 
-    def _records(self, shard: int, rows: npt.NDArray[np.int64]) -> Iterator[bytes]:
-        octets, spans = self._open(shard)
-        for start, length in spans[rows].tolist():
-            record = octets[start : start + length].tobytes()
-            footer = octets[start + length : start + length + FOOTER_BYTES].tobytes()
-            if int.from_bytes(footer, "little") != masked_crc32c(record):
-                raise ArtefactError(
-                    f"{self.files[shard]} is corrupted: the record at offset {start} does not match its checksum",
-                    hint="copy the file again, or remove the set and build it again",
-                )
-            yield record
+    def _records(self, shard: int, rows: npt.NDArray[np.int64]) -> list[bytes]:
+        mapped, spans = self._open(shard)
+        inside = spans[rows]
+        records = [mapped[start : start + length] for start, length in inside.tolist()]
+        wrong = masked_crc32cs(records) != _checksums(mapped, inside)
+        if wrong.any():
+            raise ArtefactError(
+                f"{self.files[shard]} is corrupted: the record at offset {inside[wrong][0, 0]} does not match its "
+                "checksum",
+                hint="copy the file again, or remove the set and build it again",
+            )
+        return records
 
     def _decoded(self, records: list[bytes], rows: npt.NDArray[np.int64]) -> Ids:
         try:
@@ -135,16 +139,25 @@ class Sequences:
 
     def _mapped(self, path: Path, shard: int) -> Mapped:
         try:
-            octets = np.memmap(path, dtype=np.uint8, mode="r")
+            with path.open("rb") as file:
+                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:
             raise ArtefactError(f"{path} cannot be read: {error}") from error
-        spans = self._layout.spans(path, len(octets))
+        spans = self._layout.spans(path, len(mapped))
         if len(spans) != self.shard_sizes[shard]:
             raise ArtefactError(
                 f"{path} holds {len(spans)} records, and {self.shard_sizes[shard]} are expected",
                 hint="build the shards again",
             )
-        return octets.view(np.ndarray), spans
+        return mapped, spans
+
+
+def _checksums(mapped: mmap.mmap, spans: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
+    """Those that stand behind records."""
+    footers: npt.NDArray[np.uint8] = np.frombuffer(mapped, dtype=np.uint8)[
+        (spans[:, :1] + spans[:, 1:]) + np.arange(FOOTER_BYTES)
+    ]
+    return footers.view("<u4").ravel()
 
 
 class ShardSet:

@@ -105,9 +105,9 @@ class StagedSequences(Sequences):
         if shard in self._coming:
             wait([self._coming[shard]])  # what went wrong there is tried again here
         held = self._cache.hold([self._stored[shard]])
-        octets, spans = self._mapped(held.folder / self.files[shard].name, shard)
-        weakref.finalize(octets.base, held.release)  # for as long as the file is mapped
-        return octets, spans
+        mapped, spans = self._mapped(held.folder / self.files[shard].name, shard)
+        weakref.finalize(mapped, held.release)  # for as long as the file is mapped
+        return mapped, spans
 
 
 def _release(coming: Future[Held]) -> None:

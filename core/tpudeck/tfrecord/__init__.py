@@ -15,6 +15,7 @@ from tpudeck.tfrecord.frames import (
     Record,
     frame,
     masked_crc32c,
+    masked_crc32cs,
     read_records,
     scan_records,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "encode_varints",
     "frame",
     "masked_crc32c",
+    "masked_crc32cs",
     "read_records",
     "scan_records",
 ]

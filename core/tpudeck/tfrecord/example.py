@@ -9,8 +9,9 @@ wire format.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,8 @@ Feature: TypeAlias = list[bytes] | npt.NDArray[np.int64] | npt.NDArray[np.float3
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
 _BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 1, 2, 3
 _MOST_VARINT_BYTES = 10
+_MOST_KNOWN = 1024
+"""Lengths of examples whose beginning is remembered: of one kind there are few hundred."""
 
 
 def encode_varints(values: npt.ArrayLike) -> bytes:
@@ -62,23 +65,42 @@ def _encode_varints(numbers: npt.NDArray[np.uint64], lengths: npt.NDArray[np.int
 
 def decode_varints(data: bytes | memoryview) -> npt.NDArray[np.int64]:
     """The way back from :func:`encode_varints`; ``ValueError`` where the bytes end inside a number."""
+    return _decode_varints(data)[0].astype(np.int64, copy=False)
+
+
+def _decode_varints(data: bytes | memoryview) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    """The numbers, of a type just wide enough for the bytes of the longest, and where each ends.
+
+    All bytes are treated alike, as if a number ended at every one of them: that takes a few plain passes over the
+    data, and no choices. What was worked out for bytes that end no number is left behind.
+    """
     octets = np.frombuffer(data, dtype=np.uint8)
-    if not len(octets):
-        return np.zeros(0, dtype=np.int64)
-    ends = np.flatnonzero(octets < 0x80) + 1
-    if not len(ends) or ends[-1] != len(octets):
+    if len(octets) and octets[-1] >= 0x80:
         raise ValueError("an integer is cut off")
-    if len(ends) == len(octets):
-        return octets.astype(np.int64)
-    lengths = np.diff(ends, prepend=0)
-    if lengths.max() > _MOST_VARINT_BYTES:
-        raise ValueError("an integer is longer than ten bytes")
-    starts = ends - lengths
-    numbers = (octets[starts] & 0x7F).astype(np.uint64)
-    for index in range(1, int(lengths.max())):
-        there = np.flatnonzero(lengths > index)
-        numbers[there] |= (octets[starts[there] + index] & 0x7F).astype(np.uint64) << np.uint64(7 * index)
-    return numbers.view(np.int64)
+    runs = list(_runs(octets))
+    dtype = np.uint16 if len(runs) < 2 else np.uint32 if len(runs) < 4 else np.uint64
+    numbers: npt.NDArray[Any] = octets.astype(dtype)
+    low = numbers & 0x7F
+    for index, longer in enumerate(runs, start=1):
+        np.left_shift(numbers[index:], longer * dtype(7), out=numbers[index:])
+        np.bitwise_or(numbers[index:], low[:-index] * longer, out=numbers[index:])
+    ends = np.flatnonzero(octets < 0x80)
+    found = numbers[ends]
+    return (found.view(np.int64) if dtype is np.uint64 else found), ends
+
+
+def _runs(octets: npt.NDArray[np.uint8]) -> Iterator[npt.NDArray[np.uint8]]:
+    """For one byte, two bytes, … before each byte: 1 where all of them say that the number goes on, as long as there
+    are any."""
+    goes_on = octets >> np.uint8(7)
+    run = goes_on[:-1]
+    for length in range(1, _MOST_VARINT_BYTES + 1):
+        if not run.any():
+            return
+        if length == _MOST_VARINT_BYTES:
+            raise ValueError("an integer is longer than ten bytes")
+        yield run
+        run = run[:-1] & goes_on[length:-1]
 
 
 def encode_example(features: Mapping[str, Feature]) -> bytes:
@@ -132,22 +154,20 @@ def decode_example(data: bytes) -> dict[str, Feature]:
     return {name: _decode_feature(feature) for name, feature in _entries(data)}
 
 
-def decode_int64s(records: Sequence[bytes], name: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def decode_int64s(records: Sequence[bytes], name: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     """One int64 feature of many examples: all numbers in a row, and how many belong to each example.
 
-    The numbers of packed lists (what everybody writes) are decoded together. ``ValueError`` where an example is
-    damaged or lacks the feature.
+    The numbers of packed lists (what everybody writes) are decoded together; small ones come in a narrow unsigned type.
+    ``ValueError`` where an example is damaged or lacks the feature.
     """
     packed = list(_packed_lists(records, name))
-    octets = np.frombuffer(b"".join(packed), dtype=np.uint8)
-    sizes = np.array([len(part) for part in packed], dtype=np.int64)
-    filled, ends = sizes > 0, np.cumsum(sizes)
-    if (octets[ends[filled] - 1] >= 0x80).any():
+    joined = b"".join(packed)
+    numbers, number_ends = _decode_varints(joined)
+    sizes = np.fromiter(map(len, packed), dtype=np.int64, count=len(packed))
+    ends = np.cumsum(sizes)
+    if (np.frombuffer(joined, dtype=np.uint8)[ends[sizes > 0] - 1] >= 0x80).any():
         raise ValueError("an integer is cut off")
-    lengths = np.zeros(len(packed), dtype=np.int64)
-    if filled.any():
-        lengths[filled] = np.add.reduceat(octets < 0x80, (ends - sizes)[filled], dtype=np.int64)
-    return decode_varints(octets.data), lengths
+    return numbers, np.diff(np.searchsorted(number_ends, ends), prepend=0)
 
 
 def _packed_lists(records: Sequence[bytes], name: str) -> Iterator[bytes | memoryview]:
@@ -157,16 +177,24 @@ def _packed_lists(records: Sequence[bytes], name: str) -> Iterator[bytes | memor
     with the same bytes has them in the same place.
     """
     head = b"\x0a%c%b\x12" % (len(name), name.encode())
-    known: dict[int, tuple[bytes, slice]] = {}
+    known = _known_places(name)
     for record in records:
         begins, place = known.get(len(record), (b"", None))
         if place is not None and record.startswith(begins):
             yield record[place]
         elif (place := _usual_place(record, head)) is not None:
+            if len(known) >= _MOST_KNOWN:
+                known.clear()
             known[len(record)] = record[: place.start], place
             yield record[place]
         else:
             yield _packed_int64s(record, name)
+
+
+@functools.lru_cache(maxsize=8)
+def _known_places(name: str) -> dict[int, tuple[bytes, slice]]:
+    """By length of an example: its bytes before the numbers of a feature, and where the numbers are."""
+    return {}
 
 
 def _packed_int64s(record: bytes, name: str) -> bytes | memoryview:

@@ -17,7 +17,7 @@ Source: ``record_writer.h`` of TensorFlow, for the framing and the mask.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -28,7 +28,16 @@ import numpy.typing as npt
 from tpudeck import storage
 from tpudeck.errors import ArtefactError
 
-__all__ = ["FOOTER_BYTES", "HEADER_BYTES", "Record", "frame", "masked_crc32c", "read_records", "scan_records"]
+__all__ = [
+    "FOOTER_BYTES",
+    "HEADER_BYTES",
+    "Record",
+    "frame",
+    "masked_crc32c",
+    "masked_crc32cs",
+    "read_records",
+    "scan_records",
+]
 
 HEADER_BYTES = 12
 FOOTER_BYTES = 4
@@ -54,6 +63,12 @@ def masked_crc32c(data: bytes | npt.NDArray[np.uint8]) -> int:
     """CRC-32C, rotated and shifted so that a checksum of data that holds checksums stays a good one."""
     crc: int = google_crc32c.value(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def masked_crc32cs(records: Iterable[bytes | npt.NDArray[np.uint8]]) -> npt.NDArray[np.uint32]:
+    """The checksums of many records."""
+    crcs = np.fromiter(map(google_crc32c.value, records), dtype=np.uint32)
+    return (crcs >> np.uint32(15) | crcs << np.uint32(17)) + np.uint32(0xA282EAD8)
 
 
 def frame(record: bytes) -> bytes:
@@ -97,17 +112,29 @@ def read_records(location: str | Path) -> Iterator[Record]:
 
 def scan_records(location: str | Path) -> npt.NDArray[np.int64]:
     """Where each record begins and how long it is, as rows (offset of its bytes, length): the headers are read and
-    verified, the records are skipped."""
-    found: list[tuple[int, int]] = []
+    verified, the records are skipped. Few lengths are all that most files have, so equal headers are verified once."""
+    found: list[int] = []
+    known: dict[bytes, int] = {}
     with _open(location) as file:
         size = file.seek(0, 2)
         offset = 0
         while offset < size:
             file.seek(offset)
-            length = _checked_length(file.read(HEADER_BYTES), location, offset, size)
-            found.append((offset + HEADER_BYTES, length))
-            offset += HEADER_BYTES + length + FOOTER_BYTES
-    return np.array(found, dtype=np.int64).reshape(-1, 2)
+            block, start = file.read(_BLOCK_BYTES), 0
+            last = max(0, len(block) - HEADER_BYTES)
+            while start <= last:
+                header = block[start : start + HEADER_BYTES]
+                if header not in known:
+                    known[header] = _checked_length(header, location, offset + start, size)
+                length = known[header]
+                found.append(length)
+                start += length + (HEADER_BYTES + FOOTER_BYTES)
+            offset += start
+        if offset > size:
+            _checked_length(header, location, offset - (HEADER_BYTES + length + FOOTER_BYTES), size)
+    lengths = np.array(found, dtype=np.int64)
+    ends = np.cumsum(lengths + (HEADER_BYTES + FOOTER_BYTES)) - FOOTER_BYTES
+    return np.stack([ends - lengths, lengths], axis=1)
 
 
 def _open(location: str | Path) -> IO[bytes]:
