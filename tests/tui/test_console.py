@@ -186,6 +186,24 @@ async def test_nothing_but_ascii_is_written_in_ascii(home: Home) -> None:
             assert (await until(pilot, words)).isascii()
 
 
+async def test_keys_without_a_letter_are_named_in_ascii(home: Home) -> None:
+    fill(home, 1)
+    deck = Deck(home, refresh_s=0.05, ascii=True)
+    async with deck.run_test(size=(100, 30)) as pilot:
+        assert "enter Open" in await until(pilot, "? Keys")
+        await pilot.press("4", "tab")
+        await until(pilot, "right Next page")
+
+
+async def test_the_same_notice_is_not_stacked(deck: Deck) -> None:
+    async with deck.run_test(size=(100, 30), notifications=True) as pilot:
+        for _ in range(5):
+            deck.say("only once")
+        assert (await until(pilot, "only once")).count("only once") == 1
+        deck.say("another one")
+        await until(pilot, "another one")
+
+
 async def test_a_terminal_too_small_is_told_what_is_needed(deck: Deck) -> None:
     async with deck.run_test(size=(50, 12), notifications=True) as pilot:
         assert "50 x 12" in await until(pilot, "tpudeck needs 60 x 16")

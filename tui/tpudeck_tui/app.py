@@ -10,6 +10,7 @@ import asyncio
 import gc
 import os
 import signal
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -127,6 +128,7 @@ class Deck(Looks):
         self.watcher = Watcher(home, self.post_message, refresh_s=refresh_s or self.settings.refresh)
         self._listed = False
         """Whether the first list of runs was shown."""
+        self._said, self._said_until = "", 0.0
 
     def get_default_screen(self) -> Screen[Any]:
         return _screen(*_SCREENS["runs"])
@@ -239,8 +241,11 @@ class Deck(Looks):
     # What screens share.
 
     def say(self, text: str, *, severity: Any = "information") -> None:
-        """A notice; the text may come from anywhere."""
-        self.notify(text, severity=severity, markup=False)
+        """A notice; the text may come from anywhere. What is still to be read is not said again."""
+        now = time.monotonic()
+        if text != self._said or now > self._said_until:
+            self._said, self._said_until = text, now + self.NOTIFICATION_TIMEOUT
+            self.notify(text, severity=severity, markup=False)
 
     def tell(self, error: TpudeckError | OSError) -> None:
         """An error as a notice: what is wrong, and what to do."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.style import Style
 from textual.app import App
+from textual.binding import Binding
 from textual.filter import LineFilter
 
 from tpudeck.config import Home
@@ -15,6 +16,10 @@ from tpudeck_tui.theme import DEFAULT_VARIABLES, THEMES, palette, theme_for
 from tpudeck_tui.widgets.canvas import PaintingApp
 
 __all__ = ["Looks"]
+
+
+_KEYS_IN_ASCII = {"←": "left", "→": "right", "↑": "up", "↓": "down", "⏎": "enter"}
+"""Their look-alikes are keys themselves."""
 
 
 class Looks(PaintingApp):
@@ -54,6 +59,10 @@ class Looks(PaintingApp):
         if self._palette_theme != self.theme:
             self._palette, self._palette_theme = palette(self.get_css_variables()), self.theme
         return self._palette
+
+    def get_key_display(self, binding: Binding) -> str:
+        shown = super().get_key_display(binding)
+        return _KEYS_IN_ASCII.get(shown, shown) if self.ascii else shown
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return DEFAULT_VARIABLES

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual import on, work
 from textual.binding import Binding, BindingType
@@ -18,6 +18,9 @@ from textual.worker import get_current_worker
 
 from tpudeck.errors import InputError, TpudeckError
 from tpudeck_tui.screens.dialogs import Dialog
+
+if TYPE_CHECKING:
+    from tpudeck_tui.app import Deck
 
 __all__ = ["CommandForm", "Field", "Form", "Values", "fault_lines", "options", "required"]
 
@@ -46,6 +49,7 @@ class Field:
 class Form(Dialog[Answer]):
     """Fields one below the other. Subclasses say what follows from them, and what to do with them."""
 
+    app: Deck
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "turn(-1)", "Other choice, or the field above", id="form.up", show=False),
         Binding("down", "turn(1)", "Other choice, or the field below", id="form.down", show=False),
@@ -69,11 +73,12 @@ class Form(Dialog[Answer]):
     def body(self) -> Iterable[Widget]:
         if self._detail:
             yield Static(self._detail, markup=False, classes="hint")
+        turns = "up/down" if self.app.ascii else "↑↓"
         for field in self._fields:
             entry = Input(field.value, placeholder=field.hint, id=field.key, select_on_focus=False)
             entry.cursor_blink = False
             choices = " ".join(filter(None, field.choices))
-            after = Label(Content(f" ↑↓ {choices}" if choices else ""), classes="choices")
+            after = Label(Content(f" {turns} {choices}" if choices else ""), classes="choices")
             yield Horizontal(Label(field.label), entry, after, classes="field more" if field.more else "field")
         yield Static(id="checks", markup=False)
         yield Static(id="command", markup=False)

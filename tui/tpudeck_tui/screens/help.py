@@ -50,7 +50,7 @@ class HelpScreen(Dialog[None]):
     def body(self) -> Iterable[Widget]:
         yield Pages(("Keys", "Filter", "Signs") if self.app.current_mode == "runs" else ("Keys", "Signs"), id="keys")
         yield Static(
-            "← → turn the page · esc back · another key for any of these: [console.keys] in config.toml",
+            "arrows turn the page and scroll · esc back · another key for any of these: [console.keys] in config.toml",
             classes="hint",
             markup=False,
         )

@@ -26,7 +26,6 @@ from tpudeck_tui.screens.forms import Field, Form, Values, fault_lines, options
 
 if TYPE_CHECKING:
     from tpudeck.runs.summary import RunSummary
-    from tpudeck_tui.app import Deck
 
 __all__ = ["ForkDialog", "LaunchDialog"]
 
@@ -43,7 +42,6 @@ _MORE = (
 class LaunchDialog(Form[Path]):
     """Answers with the folder of the run it started."""
 
-    app: Deck
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+t", "preflight", "Compile for the TPU", id="launch.preflight"),
     ]

@@ -13,6 +13,7 @@ from textual.binding import BindingType
 from textual.containers import Container, Grid
 from textual.widget import Widget
 
+from tpudeck_tui.cells import fit
 from tpudeck_tui.charts import ChartScreen
 from tpudeck_tui.messages import Seen
 from tpudeck_tui.panels.curves import METRICS, Metric, curves, flags
@@ -115,8 +116,12 @@ class LiveScreen(RunActions, ChartScreen):
     def show_vanished(self, folder: Path, reason: str) -> None:
         if folder == self.folder:
             self._seen = None
+            why = reason if folder.exists() else "Its folder was moved or deleted. What was seen of it last:"
             self.query_one("#header", Lines).show(
-                lambda width: [[("This run is gone: ", "warning"), (folder.name, "bright")], [(reason, "muted")]]
+                lambda width: [
+                    [("This run is gone: ", "warning"), (folder.name, "bright")],
+                    [(fit(why, width), "muted")],
+                ]
             )
 
     def _paint(self) -> None:
