@@ -76,6 +76,17 @@ async def test_the_cursor_shows_the_smoothed_value_of_the_full_data() -> None:
         assert "(smoothed 2." in screen_text(app)
 
 
+async def test_what_is_under_the_cursor_goes_before_the_settings() -> None:
+    app = Shown(line([1.0, 3.0] * 50), smoothing=0.9)
+    async with app.run_test(size=(54, 20)) as pilot:
+        app.chart.focus()
+        await pilot.pause()
+        assert "smooth 0.9" in screen_text(app).splitlines()[0]
+        await pilot.press("end")
+        reading = screen_text(app).splitlines()[0]
+        assert "(smoothed 2." in reading and "…" not in reading and "smooth 0.9" not in reading
+
+
 async def test_keys_zoom_pan_and_show_all_again() -> None:
     app = Shown(line(FALLING))
     async with app.run_test(size=(80, 20)) as pilot:

@@ -318,11 +318,11 @@ async def test_one_goes_to_a_record_of_a_shard_and_to_a_step(deck: Deck, home: H
             await pilot.press("ctrl+u", *wrong, "enter")
             await until(pilot, told)
         deck.screen.query_one(Pages).turn_to("Trained")
-        await until(pilot, "step 0 of tiny [run]")
+        await until(pilot, "step 0, the first of 4 sequences, in tiny [run]")
         await pilot.press("r")
         await until(pilot, "Go to step")
         await pilot.press("ctrl+u", *"1234", "enter")
-        await until(pilot, lambda text: "step 1,234 of tiny [run]" in text and "replaced→by" in text)
+        await until(pilot, lambda text: "step 1,234, the first of" in text and "replaced→by" in text)
 
 
 async def test_a_marked_tokenizer_stands_beside_the_others(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tpudeck.shards.manifest import LENGTH_EDGES
-from tpudeck.units import format_bytes, format_count
+from tpudeck.units import counted, format_bytes, format_count
 from tpudeck_tui.cells import clean, fit, progress_bar, wrap
 from tpudeck_tui.panels.statistics import pairs
 
@@ -116,7 +116,7 @@ def set_lines(shards: ShardSet, width: int) -> list[TextLine]:
 def _split_lines(shards: ShardSet, name: str, width: int) -> list[TextLine]:
     sequences = shards.split(name)
     lines = pairs(
-        [("sequences", f"{len(sequences):,} in {len(sequences.files):,} files"),
+        [("sequences", f"{len(sequences):,} in {counted(len(sequences.files), 'file')}"),
          ("tokens", f"{len(sequences) * shards.sequence_length:,}")],
         width,
     )  # fmt: skip

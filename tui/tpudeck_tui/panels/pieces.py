@@ -152,9 +152,9 @@ def trained_lines(
 ) -> list[TextLine]:
     """The first sequences of a step's batch, with the masks that training draws there."""
     lines: list[TextLine] = [
-        [(fit(f"step {step:,} of {name}: the first of {batch} sequences", width), "title")],
-        [("n p r: others   ", "muted"), ("hidden", "hidden"), ("  ", ""), ("replaced→by", "replaced"),
-         ("  ", ""), ("asked but shown", "shown")],
+        [(fit(f"step {step:,}, the first of {batch} sequences, in {name}", width), "title")],
+        [("n p r: others  ", "muted"), ("hidden", "hidden"), (" ", ""), ("replaced→by", "replaced"),
+         (" ", ""), ("asked but shown", "shown")],
     ]  # fmt: skip
     for record in shown:
         lines += [[], [(f"record {record['index']:,}", "quiet")], *_flowing(_masked(record, loaded, reader), width)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tpudeck.units import format_count
+from tpudeck.units import counted, format_count
 from tpudeck_tui.cells import clean, wrap
 from tpudeck_tui.plot.picture import Plot
 
@@ -155,7 +155,7 @@ def _shards(found: Mapping[str, Any], reader: Reader | None, width: int) -> list
             [(name, "title")],
             *pairs(
                 [
-                    ("sequences", f"{split['sequences']:,} in {split['files']:,} files"),
+                    ("sequences", f"{split['sequences']:,} in {counted(split['files'], 'file')}"),
                     ("tokens", f"{split['tokens']:,}"),
                     ("sample", f"{split['sampled_sequences']:,} sequences" * sampled),
                     ("tokens in use", f"{split['used_tokens']:,} of {found['vocab_size']:,}"),

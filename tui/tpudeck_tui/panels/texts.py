@@ -173,7 +173,7 @@ def evaluated(seen: Seen, width: int) -> list[TextLine]:
         loss, part = run_cells.number(event.eval_loss)
         lines.append(
             [(f"{event.step:>10,}  ", ""), (f"{loss:>8}", part or "bright"), (f"  {event.perplexity:>10,.1f}", ""),
-             (f"  {event.accuracy:>8.1%}", ""), (f"  {event.baseline_loss:>8.4g}", "muted"), mark]
+             (f"  {event.accuracy:>8.1%}", ""), (f"  {run_cells.number(event.baseline_loss)[0]:>8}", "muted"), mark]
         )  # fmt: skip
     return lines
 
@@ -226,10 +226,8 @@ def _tell(line: EventLine) -> tuple[str, str] | None:
         case PhaseChanged(phase=phase) if phase not in _USUAL_PHASES:
             return phase, "muted"
         case Evaluated(step=step, eval_loss=loss, perplexity=perplexity, best=best):
-            return (
-                f"step {step:,}: evaluation loss {loss:.4g}, perplexity {perplexity:,.1f}{', best' if best else ''}",
-                "",
-            )
+            told = f"step {step:,}: evaluation loss {run_cells.number(loss)[0]}, perplexity {perplexity:,.1f}"
+            return told + (", best" if best else ""), ""
         case CheckpointSaved(step=step, size_bytes=size, best=best):
             return f"step {step:,}: checkpoint, {format_bytes(size)}{', best' if best else ''}", ""
         case CheckpointRejected(step=step, reason=reason):

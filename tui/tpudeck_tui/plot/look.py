@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
@@ -45,12 +46,13 @@ class Look:
 def header(view: View, look: Look, width: int) -> Strip:
     """Title, legend or readout, and at the right how one looks at it."""
     title = Segment(fit(look.title, width), look.part("title-focused" if look.focused else "title"))
-    segments, settings = [title], _settings(view)
-    room = width - title.cell_length
-    if len(settings) + 2 > room:
-        settings = ""
-    room -= len(settings) + 2
-    for text, style in _readout(view, look) if view.cursor is not None else _legend(view, look):
+    reading = view.cursor is not None
+    texts, settings = list(_readout(view, look) if reading else _legend(view, look)), _settings(view)
+    room = width - title.cell_length - len(settings) - 2
+    if room < 0 or (reading and sum(cell_len(text) for text, _ in texts) > room):
+        room, settings = width - title.cell_length, ""  # what is under the cursor matters more
+    segments = [title]
+    for text, style in texts:
         segments.append(Segment(fit(text, room), style))
         room -= segments[-1].cell_length
         if room <= 0:
