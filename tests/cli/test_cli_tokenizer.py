@@ -139,7 +139,7 @@ def test_encode_without_a_tokenizer_names_what_it_takes() -> None:
 
 def _begun(tmp_path: Path, home: Home) -> subprocess.Popen[str]:
     """A training that takes a while, once its child speaks."""
-    lines = (" ".join(f"{(a * b * 7919) % 99991:x}" for b in range(40)) for a in range(120_000))
+    lines = (" ".join(f"{(a * b * 7919) % 99991:x}" for b in range(40)) for a in range(20_000))
     (tmp_path / "large.txt").write_text("\n".join(lines))
     command = [*TPUDECK, "tokenizer", "train", str(tmp_path / "large.txt"), "--vocab-size", "8000"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
