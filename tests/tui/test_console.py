@@ -429,6 +429,26 @@ async def test_presets_are_filtered_by_a_word(deck: Deck) -> None:
         await until(pilot, lambda text: "quickstart" in text and "bert-base" not in text)
 
 
+async def test_what_is_refused_can_be_put_right_where_it_was_typed(deck: Deck, home: Home) -> None:
+    run = FakeRun(home, "mine")
+    run.finish()
+    async with deck.run_test(size=(80, 24), notifications=True) as pilot:
+        await until(pilot, "mine")
+        await pilot.press("r", *" too", "enter")
+        assert "mine too" in await until(pilot, "a run's name is letters")
+        await pilot.press("left", "left", "left", "backspace", "-")
+        await until(pilot, lambda text: "a run's name is letters" not in text)
+        await pilot.press("enter")
+        await until(pilot, "now called mine-too")
+        await pilot.press("2")
+        await until(pilot, "corpus.column")
+        await pilot.press("c", *"/", "enter")
+        await until(pilot, "a preset's name is letters")
+        await pilot.press("backspace", "enter")
+        await until(pilot, "wrote")
+    assert (home.presets / "my-quickstart.toml").is_file()
+
+
 async def test_every_action_of_the_screen_is_in_the_palette(deck: Deck, home: Home) -> None:
     run = FakeRun(home, "mine")
     run.finish()
@@ -436,6 +456,7 @@ async def test_every_action_of_the_screen_is_in_the_palette(deck: Deck, home: Ho
         await until(pilot, "mine")
         await pilot.press("ctrl+p")
         await until(pilot, "Search for commands")
+        await until(pilot, lambda text: text.count("Delete (to the trash)") == 1)
         await pilot.press(*"archive, or")
         await until(pilot, "Archive, or take back")
         await pilot.press("enter")

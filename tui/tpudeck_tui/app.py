@@ -321,9 +321,11 @@ class Deck(Looks):
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Every key of the screen, what has the focus included; and the theme, which has none."""
+        told: set[str] = set()
         for active in screen.active_bindings.values():
             binding = active.binding
-            if binding.id and not binding.system and not binding.id.startswith(_MOVES):
+            if binding.id and not binding.system and not binding.id.startswith(_MOVES) and binding.id not in told:
+                told.add(binding.id)
                 does = partial(self.run_action, binding.action, active.node)
                 key = self.get_key_display(binding)
                 yield SystemCommand(binding.tooltip or binding.description, f"{key}  ({binding.id})", does)

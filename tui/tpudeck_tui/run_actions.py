@@ -164,13 +164,14 @@ class RunActions(ModelActions):
 
         def answered(text: str | None) -> None:
             if text is not None and text != run.name:
-                self._each([run], lambda folder: change_meta(folder, name=check_name(text)), f"now called {text}")
+                self._each([run], lambda folder: change_meta(folder, name=text), f"now called {text}")
 
-        self.app.push_screen(Prompt(f"Rename {run.name}", run.name, hint="The id stays."), answered)
+        self.app.push_screen(Prompt(f"Rename {run.name}", run.name, hint="The id stays.", attempt=check_name), answered)
 
     def action_priority(self) -> None:
         """Let runs that wait for a device go earlier, or later."""
         from tpudeck_tui.screens.dialogs import Prompt
+        from tpudeck_tui.screens.forms import whole_number
 
         runs = [run for run in self.meant_runs() if run.status == "queued"]
         if not self.app.may_write():
@@ -180,14 +181,16 @@ class RunActions(ModelActions):
             return
 
         def answered(text: str | None) -> None:
-            if text is None:
-                return
-            try:
-                self._change(runs, "has another place in the queue", priority=int(text))
-            except ValueError:
-                self.app.say(f"a priority is a whole number, got {text!r}", severity="error")
+            if text is not None:
+                self._change(runs, "has another place in the queue", priority=whole_number(text, "a priority"))
 
-        self.app.push_screen(Prompt(f"Priority of {_named(runs)}", "0", hint="Higher goes first."), answered)
+        self.app.push_screen(
+            Prompt(
+                f"Priority of {_named(runs)}", "0", hint="Higher goes first.",
+                attempt=lambda text: whole_number(text, "a priority"),
+            ),
+            answered,
+        )  # fmt: skip
 
     def action_archive(self) -> None:
         runs = self.meant_runs()

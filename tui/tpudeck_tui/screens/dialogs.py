@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import ClassVar, TypeVar
 
 from textual import on
@@ -13,6 +13,8 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Button, Input, Static
+
+from tpudeck.errors import TpudeckError
 
 __all__ = ["Ask", "Dialog", "Prompt"]
 
@@ -75,11 +77,16 @@ class Ask(Dialog[bool]):
 
 
 class Prompt(Dialog[str]):
-    """One line of text; escape leaves everything as it was."""
+    """One line of text; escape leaves everything as it was.
 
-    def __init__(self, heading: str, value: str = "", *, hint: str = "") -> None:
+    `attempt` is made with the text before the question closes: what it refuses can be put right where it was typed.
+    """
+
+    def __init__(
+        self, heading: str, value: str = "", *, hint: str = "", attempt: Callable[[str], object] | None = None
+    ) -> None:
         super().__init__()
-        self._heading, self._value, self._hint = heading, value, hint
+        self._heading, self._value, self._hint, self._attempt = heading, value, hint, attempt
 
     def heading(self) -> str:
         return self._heading
@@ -88,8 +95,27 @@ class Prompt(Dialog[str]):
         entry = Input(self._value, select_on_focus=False)
         entry.cursor_blink = False
         yield entry
+        yield Static(id="refused", classes="fault", markup=False)
         yield Static(f"{self._hint}  enter keep · esc leave as it was".strip(), classes="hint", markup=False)
+
+    def on_mount(self) -> None:
+        self._refuse("")
+
+    @on(Input.Changed)
+    def _changed(self) -> None:
+        self._refuse("")
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
-        self.dismiss(event.value)
+        try:
+            if self._attempt is not None:
+                self._attempt(event.value)
+        except (TpudeckError, OSError) as error:
+            self._refuse(error.show() if isinstance(error, TpudeckError) else str(error))
+        else:
+            self.dismiss(event.value)
+
+    def _refuse(self, why: str) -> None:
+        refused = self.query_one("#refused", Static)
+        refused.update(Content(why))
+        refused.display = bool(why)

@@ -22,7 +22,7 @@ from tpudeck_tui.screens.dialogs import Dialog
 if TYPE_CHECKING:
     from tpudeck_tui.app import Deck
 
-__all__ = ["CommandForm", "Field", "Form", "Values", "fault_lines", "options", "required"]
+__all__ = ["CommandForm", "Field", "Form", "Values", "fault_lines", "options", "required", "whole_number"]
 
 _MARKS = {"✓": "$success", "✗": "$error", "·": "$warning"}
 
@@ -235,6 +235,14 @@ def required(values: Values, key: str, what: str) -> str:
     if not values[key]:
         raise InputError(what)
     return values[key]
+
+
+def whole_number(text: str, what: str) -> int:
+    """What was typed, as a number."""
+    try:
+        return int(text)
+    except ValueError as error:
+        raise InputError(f"{what} is a whole number, got {text!r}") from error
 
 
 def options(**given: Any) -> list[str]:

@@ -22,7 +22,7 @@ from tpudeck_tui import preflights
 from tpudeck_tui.commands import Command
 from tpudeck_tui.draft import Draft
 from tpudeck_tui.screens.dialogs import Prompt
-from tpudeck_tui.screens.forms import Field, Form, Values, fault_lines, options
+from tpudeck_tui.screens.forms import Field, Form, Values, fault_lines, options, whole_number
 
 if TYPE_CHECKING:
     from tpudeck.runs.summary import RunSummary
@@ -261,8 +261,4 @@ def _words(text: str) -> list[str]:
 
 
 def _priority(values: Values) -> int:
-    text = values["priority"]
-    try:
-        return int(text or 0)
-    except ValueError as error:
-        raise InputError(f"a priority is a whole number, got {text!r}") from error
+    return whole_number(values["priority"] or "0", "a priority")

@@ -14,7 +14,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 
 from tpudeck.config import read_toml
-from tpudeck.errors import InputError, TpudeckError
+from tpudeck.errors import InputError
 from tpudeck.presets import preset_files, shipped_folder
 from tpudeck.presets.library import copy_preset, save_preset
 from tpudeck_tui.cells import wrap
@@ -222,33 +222,25 @@ class PresetsScreen(FullScreen):
             self.app.say("nothing was changed; c copies the preset as it is", severity="warning")
             return
 
-        def named(name: str | None) -> None:
-            if name:
-                changes = draft.nested_changes()
-                self._try(lambda: save_preset(name, extends=draft.preset, changes=changes, home=self.app.home), name)
+        def save(name: str) -> None:
+            save_preset(name, extends=draft.preset, changes=draft.nested_changes(), home=self.app.home)
 
-        self.app.push_screen(Prompt("Save as a preset of your own", f"my-{draft.preset}"), named)
+        self.app.push_screen(
+            Prompt("Save as a preset of your own", f"my-{draft.preset}", attempt=save), self._show_written
+        )
 
     def action_copy(self) -> None:
         preset = self._list.current
         if preset is None or not self.app.may_write():
             return
+        copy = partial(copy_preset, preset.name, home=self.app.home)
+        self.app.push_screen(Prompt(f"Copy {preset.name} as", f"my-{preset.name}", attempt=copy), self._show_written)
 
-        def named(name: str | None) -> None:
-            if name:
-                self._try(lambda: copy_preset(preset.name, name, home=self.app.home), name)
-
-        self.app.push_screen(Prompt(f"Copy {preset.name} as", f"my-{preset.name}"), named)
-
-    def _try(self, write: Callable[[], Path], name: str) -> None:
-        try:
-            path = write()
-        except (TpudeckError, OSError) as error:
-            self.app.tell(error)
-            return
-        self.app.say(f"wrote {path}")
-        self._read_again()
-        self._list.go_to(name)
+    def _show_written(self, name: str | None) -> None:
+        if name is not None:
+            self.app.say(f"wrote {self.app.home.presets / f'{name}.toml'}")
+            self._read_again()
+            self._list.go_to(name)
 
     def _read_again(self) -> None:
         self._opened = ""
