@@ -195,6 +195,15 @@ async def test_keys_without_a_letter_are_named_in_ascii(home: Home) -> None:
         await until(pilot, "right Next page")
 
 
+async def test_a_notice_hides_neither_the_filter_nor_the_keys(deck: Deck, home: Home) -> None:
+    fill(home, 1)
+    async with deck.run_test(size=(60, 16), notifications=True) as pilot:
+        await pilot.press("slash", *"loss<9")
+        deck.say("a notice as long as it takes " * 3)
+        lines = (await until(pilot, "as it takes")).splitlines()
+        assert lines[-1].endswith("? Keys") and "loss<9" in lines[-2] and "takes" not in lines[-2]
+
+
 async def test_the_same_notice_is_not_stacked(deck: Deck) -> None:
     async with deck.run_test(size=(100, 30), notifications=True) as pilot:
         for _ in range(5):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from tpudeck.config import Home
 from tpudeck.presets import resolve
@@ -87,6 +88,9 @@ async def test_the_dialog_fits_a_small_terminal(deck: Deck) -> None:
         await pilot.press("ctrl+o")
         text = await until(pilot, "tensorboard")
         assert "Back       Launch" in text
+        await pilot.press("ctrl+o", "tab", "tab", "tab")
+        deck.screen.query_one("#changes", Input).value = " ".join(TINY)
+        assert "Back       Launch" in await until(pilot, "--set model.heads=2")
 
 
 async def test_an_earlier_preflight_is_shown_for_the_same_step_only(deck: Deck, home: Home) -> None:
