@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from tpudeck.config import Home
-from tpudeck.runs.events import SamplesFilled
+from tpudeck.runs.events import Evaluated, SamplesFilled
 from tpudeck.runs.writer import RunWriter
 from tpudeck_tui.app import Deck
 from tpudeck_tui.widgets.chart import Chart
@@ -537,6 +537,19 @@ async def test_live_runs_are_switched_by_a_key_and_counted(deck: Deck, home: Hom
         await until(pilot, "3 of 3 running")
     for run in runs:
         run.release()
+
+
+async def test_the_progress_of_a_long_run_fits_a_small_terminal(deck: Deck, home: Home) -> None:
+    run = FakeRun(home, total_steps=1_000_000)
+    run.train(100)
+    writer = RunWriter(run.folder)
+    writer.event(Evaluated(step=100, eval_loss=104_567.8, perplexity=1e9, accuracy=0.0, baseline_loss=6.0, targets=9))
+    writer.close()
+    run.finish("stopped", step=123_456, done=123_456)
+    async with deck.run_test(size=(80, 24)) as pilot:
+        await pilot.press("4")
+        text = await until(pilot, "step 123,456 of 1,000,000")
+        assert "eval 104,568" in text and "12 %" in text
 
 
 async def test_every_panel_fills_the_screen_when_it_is_shown_alone(deck: Deck, home: Home) -> None:

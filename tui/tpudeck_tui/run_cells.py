@@ -42,6 +42,8 @@ def number(value: float | None) -> Cell:
         return "–", "quiet"
     if not math.isfinite(value):
         return ("NaN" if math.isnan(value) else "inf" if value > 0 else "-inf"), "bad"
+    if 1000 <= abs(value) < 999_999.5:
+        return f"{value:,.0f}", ""
     return (f"{value:.3f}" if 0.1 <= abs(value) < 1000 or value == 0 else f"{value:.3g}"), ""
 
 

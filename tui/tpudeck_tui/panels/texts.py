@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PAGES", "TextLine", "header"]
 
+_LEAST_BAR = 4
+"""Cells below which a bar says nothing."""
 _TREND = 0.02
 """A probability that changed by more is marked."""
 
@@ -67,8 +69,7 @@ def _progress_line(run: RunSummary, width: int, loading: float | None) -> TextLi
     parts: TextLine = []
     share = run.progress if run.progress is not None else (run.step or 0) / run.total_steps if run.total_steps else None
     if share is not None:
-        filled, rest = progress_bar(share, max(10, min(40, width // 5)))
-        parts += [(filled, "bar"), (rest, "bar-rest"), (f" {share * 100:.0f} %", "bright")]
+        parts.append((f" {share * 100:.0f} %", "bright"))
     if run.step is not None:
         of = f" of {run.total_steps:,}" if run.total_steps else ""
         parts.append((f"  step {run.step:,}{of}", ""))
@@ -89,7 +90,11 @@ def _progress_line(run: RunSummary, width: int, loading: float | None) -> TextLi
         parts += [("  ", ""), (format_count(run.tokens_per_s), "bright"), (" tokens/s", "muted")]
     if run.device and width >= 140:
         parts += [("  on ", "muted"), (clean(run.device), "bright")]
-    return parts
+    room = width - sum(cell_len(text) for text, _ in parts)
+    if share is None or room < _LEAST_BAR:
+        return parts
+    filled, rest = progress_bar(share, min(room, max(10, min(40, width // 5))))
+    return [(filled, "bar"), (rest, "bar-rest"), *parts]
 
 
 def samples(seen: Seen, width: int) -> list[TextLine]:
