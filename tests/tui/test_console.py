@@ -11,9 +11,11 @@ import orjson
 import pytest
 
 from tpudeck.config import Home
+from tpudeck.presets import Experiment, flatten
 from tpudeck.runs.events import Evaluated, SamplesFilled
 from tpudeck.runs.writer import RunWriter
 from tpudeck_tui.app import Deck
+from tpudeck_tui.draft import about
 from tpudeck_tui.widgets.chart import Chart
 from tpudeck_tui.widgets.pages import Pages
 from tpudeck_tui.widgets.table import Table
@@ -292,7 +294,7 @@ async def test_tags_notes_archive_and_trash(deck: Deck, home: Home) -> None:
         await pilot.press("T")
         await until(pilot, "Deleted runs")
         await pilot.press("enter")
-        await until(pilot, lambda text: "mine is back" in text and "nothing was deleted" in text)
+        await until(pilot, lambda text: "mine is back" in text and "nothing lies in the trash" in text)
         await pilot.press("escape")
         await until(pilot, "one two")
     assert (run.folder / "run.json").exists()
@@ -415,6 +417,18 @@ async def test_the_machine_and_the_doctor_are_shown(deck: Deck) -> None:
         await until(pilot, lambda text: "Python" in text and "load" in text)
         await pilot.press("1")
         await until(pilot, "No runs yet.")
+
+
+def test_every_value_of_a_preset_is_explained() -> None:
+    assert [path for path, _ in flatten(Experiment().model_dump()) if not about(path)] == []
+
+
+async def test_what_a_value_means_is_shown_whole_at_80_columns(deck: Deck) -> None:
+    async with deck.run_test(size=(80, 24)) as pilot:
+        await pilot.press("2")
+        await until(pilot, "corpus.column")
+        await pilot.press("tab", "down")
+        await until(pilot, "or hub:ORG/NAME.")
 
 
 async def test_values_of_a_preset_are_found_by_a_word(deck: Deck) -> None:

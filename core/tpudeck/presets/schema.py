@@ -210,14 +210,17 @@ class Model(_Section):
     objective: Literal["masked", "causal"] | None = None
     """Masked or causal language modelling; none: what the architecture is for."""
     layers: int = Field(default=12, ge=1, le=1000)
+    """Transformer blocks."""
     width: int = Field(default=768, ge=8, le=65_536)
     """Hidden size."""
     heads: int = Field(default=12, ge=1, le=65_536)
+    """Attention heads; they must divide the width."""
     feed_forward: int | None = Field(default=None, ge=8, le=1_000_000)
     """Size of the feed-forward layer; none: four times the width."""
     max_positions: int | None = Field(default=None, ge=8, le=1_000_000)
     """Longest sequence in tokens; none: the sequence length of the shards."""
     dropout: float = Field(default=0.1, ge=0, lt=1)
+    """Share of the values that are dropped in training."""
     initializer_range: float = Field(default=0.02, gt=0, le=1000)
     """Standard deviation of the initial weights; about 1/sqrt(width) learns faster in small models."""
     embedding_width: int | None = Field(default=None, ge=8, le=65_536)
@@ -246,14 +249,19 @@ class Train(_Section):
     accumulation_steps: int = Field(default=1, ge=1, le=10**6)
     """Microsteps whose gradients are added up before the optimizer steps."""
     learning_rate: float = Field(default=1e-4, gt=0, le=1e30)
+    """The highest one, reached after warm-up."""
     schedule: Literal["linear", "cosine"] = "linear"
     """How the learning rate falls to zero after warm-up."""
     warmup: IntervalText = "5 %"
+    """Steps, epochs, time or percent in which the learning rate rises from zero."""
     weight_decay: float = Field(default=1e-3, ge=0, le=1e30)
     """Decoupled; not on LayerNorm and biases."""
     beta1: float = Field(default=0.9, ge=0, lt=1)
+    """AdamW: decay of the mean of gradients."""
     beta2: float = Field(default=0.999, ge=0, lt=1)
+    """AdamW: decay of the mean of squared gradients."""
     epsilon: float = Field(default=1e-8, gt=0, le=1)
+    """AdamW: added to the root of the second mean."""
     clip_norm: float | None = Field(default=None, gt=0, le=1e30)
     """Largest global gradient norm; none: no clipping."""
     mask_probability: float = Field(default=0.15, gt=0, lt=1)
@@ -263,6 +271,7 @@ class Train(_Section):
     xla: bool | None = None
     """Compile with XLA on CPU and GPU; none: where it helps. A TPU always compiles."""
     seed: int = Field(default=0, ge=0, lt=2**63)
+    """Of weights, order, masks and dropout."""
     log_every: IntervalText = 50
     """Steps, epochs, time or percent between lines of metrics; here and below, 0: only at the end."""
     eval_every: IntervalText = "1 epoch"
@@ -279,12 +288,15 @@ class Device(_Section):
     """What to train on."""
 
     kind: Literal["auto", "cpu", "gpu", "tpu"] = "auto"
+    """`auto`: a TPU where TensorFlow is built for one, else a GPU, else the CPU."""
     accelerator: Annotated[str, AfterValidator(_accelerator)] = ""
     """TPU: what to plan for, such as `v3-8` or `v5e-8`; empty: not said."""
     name: str = ""
     """TPU: `local` on a TPU VM, a node's name, or `grpc://host:port`."""
     zone: str = ""
+    """TPU by a node's name: its zone."""
     project: str = ""
+    """TPU by a node's name: its Google Cloud project."""
     replicas: int | None = Field(default=None, ge=1, le=1024)
     """CPU: so many virtual replicas (to try what several devices do); none: one. GPU and TPU: all there are."""
     threads: int | None = Field(default=None, ge=1, le=4096)

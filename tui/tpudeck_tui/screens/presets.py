@@ -62,6 +62,7 @@ class PresetsScreen(FullScreen):
         #follows { height: 8; }
         &.-normal #list, &.-wide #list { width: 36; }
         &.-low #follows { height: 4; }
+        &.-low #help { height: 1; }
         &.-tall #follows { height: 19; }
     }
     """

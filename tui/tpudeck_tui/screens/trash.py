@@ -44,7 +44,7 @@ class TrashDialog(Dialog[None]):
 
     def body(self) -> Iterable[Widget]:
         table = Table(_COLUMNS, identity=lambda run: run.path, id="deleted")
-        table.empty = (("nothing was deleted", "muted"),)
+        table.empty = (("nothing lies in the trash", "muted"),)
         yield table
         yield Static("enter bring it back · esc back", classes="hint")
         yield Static(f"They lie in {self.app.home.trash}; remove them there to have the room.", classes="hint",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Input
 
-from tpudeck_tui.cells import fit
+from tpudeck_tui.cells import fit, wrap
 from tpudeck_tui.draft import Draft, Value, about, choices
 from tpudeck_tui.widgets.pages import Lines, TextLine
 from tpudeck_tui.widgets.table import Cell, Column, Table
@@ -45,7 +47,7 @@ class Editor(Vertical):
     Editor {
         height: 1fr;
         #values { height: 1fr; }
-        #help { height: 1; }
+        #help { height: 2; }
         #value { display: none; }
     }
     """
@@ -87,17 +89,17 @@ class Editor(Vertical):
         self.query_one("#help", Lines).repaint()
         self.post_message(self.Changed())
 
-    # The line below the table: what the value under the cursor means, or what is wrong with it.
+    # The lines below the table: what the value under the cursor means, or what is wrong with it.
 
     def _help_line(self, width: int) -> list[TextLine]:
         value = self.table.current
         if value is None:
             return []
         if value.fault:
-            return [[(fit(f"{value.path} {value.fault}", width), "bad")]]
+            return _two_lines(f"{value.path} {value.fault}", "bad", width)
         words = choices(value.path)
         text = f"{' | '.join(words)}  {about(value.path)}" if words else about(value.path)
-        return [[(fit(text, width), "muted")]]
+        return _two_lines(text, "muted", width)
 
     @on(Table.Moved)
     def _moved(self) -> None:
@@ -131,7 +133,7 @@ class Editor(Vertical):
         fault = next((found.fault for found in trial.values if found.path == value.path and found.fault), "")
         event.input.set_class(bool(fault), "-invalid")
         text = f"{value.path} {fault}"
-        self.query_one("#help", Lines).show((lambda width: [[(fit(text, width), "bad")]]) if fault else self._help_line)
+        self.query_one("#help", Lines).show(partial(_two_lines, text, "bad") if fault else self._help_line)
 
     @on(Input.Submitted)
     def _kept(self, event: Input.Submitted) -> None:
@@ -154,6 +156,11 @@ class Editor(Vertical):
         if self._before:
             self.draft = self._before.pop()
             self.show()
+
+
+def _two_lines(text: str, part: str, width: int) -> list[TextLine]:
+    first, *others = wrap(text, width)
+    return [[(first, part)], [(fit(" ".join(others), width), part)]]
 
 
 def holds(wanted: str, *texts: str) -> bool:
