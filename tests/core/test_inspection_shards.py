@@ -137,9 +137,9 @@ def test_copies_of_a_record_are_all_in_a_sample_or_none_is(tmp_path: Path) -> No
     assert about["padding_share"] == 0 < about["padding_share_error"]
 
 
-@pytest.mark.parametrize("share", [1.0, 0.5])
-def test_several_processes_give_the_numbers_of_one(tmp_path: Path, share: float) -> None:
-    made = make(tmp_path)
+@pytest.mark.parametrize(("share", "layout"), [(1.0, "compact"), (0.5, "compact"), (1.0, "published")])
+def test_several_processes_give_the_numbers_of_one(tmp_path: Path, share: float, layout: str) -> None:
+    made = make(tmp_path, layout=layout)
     assert inspect_shards(made, share=share, workers=2) == inspect_shards(made, share=share)
 
 
@@ -148,6 +148,14 @@ def test_an_id_that_no_vocabulary_reaches_is_damage(tmp_path: Path) -> None:
     (tmp_path / "a.tfrecord").write_bytes(data)
     with pytest.raises(ArtefactError, match="no vocabulary reaches"):
         inspect_shards(open_set(tmp_path))
+
+
+def test_files_that_were_replaced_are_read_anew(tmp_path: Path) -> None:
+    for ids in ([1, 2, 3], [4, 4, 4]):
+        (tmp_path / "new").write_bytes(frame(encode_example({"input_ids": np.array(ids)})))
+        (tmp_path / "new").replace(tmp_path / "a.tfrecord")
+        found = inspect_shards(open_set(tmp_path))
+        assert found["splits"]["train"]["used_tokens"] == len(set(ids))
 
 
 def test_damage_is_an_error_and_not_a_statistic(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ Shapes: N sequences, S tokens per sequence.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,8 @@ from tpudeck.inspection.estimates import Ratio
 from tpudeck.inspection.hashes import Distinct, Hashes, mixed, row_hashes
 from tpudeck.inspection.shard_findings import findings
 from tpudeck.parallel import in_order
-from tpudeck.shards import Sequences, ShardSet, open_set
+from tpudeck.shards import Sequences, ShardSet
+from tpudeck.shards.layouts import layout_named
 from tpudeck.shards.manifest import LENGTH_EDGES, SplitSummary
 
 __all__ = ["inspect_shards"]
@@ -33,10 +35,22 @@ _CHUNK_TOKENS = 1 << 16
 _PART_SEQUENCES = 1 << 15
 _EXPECTED_FROM = 1 << 13
 """Sequences of a set without a manifest whose token frequencies stand for those of the whole."""
+_MOST_OPENED = 64
+"""Files that one process holds open, and files whose sequences stand for those of the whole."""
 
 Counts = npt.NDArray[np.int64]
 OnSequences = Callable[[int, int], None]
 """Called with sequences looked at, and sequences in all."""
+
+
+class _Source(NamedTuple):
+    """A file, and what has to be known to read it alone: other processes know nothing of the set."""
+
+    path: Path
+    sequences: int
+    layout: str
+    sequence_length: int
+    vocab_size: int
 
 
 class _Place(NamedTuple):
@@ -44,8 +58,9 @@ class _Place(NamedTuple):
 
     split: str
     file: int
+    source: _Source
     first: int
-    """Number of its first sequence in the split."""
+    """Number of its first sequence in the file."""
     size: int
 
 
@@ -99,7 +114,7 @@ class _Statistics:
     def conclude(self, asked: _Question) -> None:
         """What follows from how often each token occurs."""
         counts, ids = self.counts, np.arange(len(self.counts))
-        self.nats = float(counts @ asked.nats[np.minimum(ids, len(asked.nats) - 1)])
+        self.nats = float((counts * asked.nats[np.minimum(ids, len(asked.nats) - 1)]).sum())
         if asked.share >= 1:
             unknown = asked.unknown is not None and asked.unknown < len(counts)
             self.special.add([int(counts[_lookup(asked.specials, ids)].sum())], [self.tokens])
@@ -118,9 +133,9 @@ def _sum(left: Counts, right: Counts) -> Counts:
     return longer
 
 
-def _read(place: _Place, source: Mapping[str, Sequences] | str, asked: _Question) -> _Statistics:
-    """Count a part. Other processes are given the folder, and open it once."""
-    sequences = (_opened(source) if isinstance(source, str) else source)[place.split]
+def _read(place: _Place, asked: _Question) -> _Statistics:
+    """Count a part."""
+    sequences = _opened(place.source)
     part = _Statistics()
     rows = np.arange(place.first, place.first + place.size)
     if asked.share < 1:
@@ -137,10 +152,11 @@ def _chunks(rows: npt.NDArray[np.int64], sequences: Sequences) -> Iterator[npt.N
     return (rows[start : start + size] for start in range(0, len(rows), size))
 
 
-@functools.lru_cache(maxsize=1)
-def _opened(folder: str) -> Mapping[str, Sequences]:
-    shards = open_set(folder)
-    return {name: shards.split(name) for name in shards.splits}
+@functools.lru_cache(maxsize=_MOST_OPENED)
+def _opened(source: _Source) -> Sequences:
+    """Finding the records of a published file takes a pass over it, which its other parts are spared."""
+    layout = layout_named(source.layout, sequence_length=source.sequence_length, vocab_size=source.vocab_size)
+    return Sequences([source.path], [source.sequences], layout, source.vocab_size)
 
 
 class _File(NamedTuple):
@@ -179,14 +195,15 @@ def inspect_shards(
     splits = {name: _split(sequences, share) for name, sequences in sides.items()}
     total = sum(map(len, sides.values()))
     roles = shards.manifest.tokenizer if shards.manifest else {}
-    places = [place for name, sequences in sides.items() for place in _places(name, sequences)]
-    source = sides if workers <= 1 else str(shards.folder)
-    read = functools.partial(_read, source=source, asked=_question(shards, sides, roles, share))
+    places = [place for name, sequences in sides.items() for place in _places(name, sequences, shards.layout.name)]
+    _opened.cache_clear()  # files may have been replaced since the last time
+    read = functools.partial(_read, asked=_question(shards, places, roles, share))
     done = 0
     for place, part in zip(places, in_order(read, places, workers), strict=True):
         splits[place.split].add(place, part)
         done += place.size
         on_sequences(done, total)
+    _opened.cache_clear()
     return _described(shards, splits, roles, share)
 
 
@@ -195,32 +212,33 @@ def _split(sequences: Sequences, share: float) -> _Split:
     return _Split(Distinct(whole=share >= 1), files)
 
 
-def _places(split: str, sequences: Sequences) -> Iterator[_Place]:
-    first = 0
-    for file, size in enumerate(sequences.shard_sizes):
-        for start in range(0, size, _PART_SEQUENCES):
-            yield _Place(split, file, first + start, min(_PART_SEQUENCES, size - start))
-        first += size
+def _places(split: str, sequences: Sequences, layout: str) -> Iterator[_Place]:
+    for file, (path, size) in enumerate(zip(sequences.files, sequences.shard_sizes, strict=True)):
+        source = _Source(path, size, layout, sequences.sequence_length, sequences.vocab_size)
+        for first in range(0, size, _PART_SEQUENCES):
+            yield _Place(split, file, source, first, min(_PART_SEQUENCES, size - first))
 
 
-def _question(shards: ShardSet, sides: Mapping[str, Sequences], roles: Mapping[str, Any], share: float) -> _Question:
+def _question(shards: ShardSet, places: Sequence[_Place], roles: Mapping[str, Any], share: float) -> _Question:
     unknown = roles.get("unk_id")
     specials = [id_ for id_ in roles.get("special_ids", ()) if id_ != unknown]
     table = np.zeros(max(specials, default=0) + 2, dtype=bool)
     table[specials] = True
-    expected = _expected(shards, sides) + 1.0  # one more of each: what never occurs here is not infinitely surprising
+    expected = _expected(shards, places) + 1.0  # one more of each: what never occurs here is not infinitely surprising
     return _Question(share, unknown, table, -np.log(expected / expected.sum()))
 
 
-def _expected(shards: ShardSet, sides: Mapping[str, Sequences]) -> Counts:
+def _expected(shards: ShardSet, places: Sequence[_Place]) -> Counts:
     """Token frequencies to judge files by: those that the manifest notes, else those of sequences from all over."""
     if shards.manifest:
         return shards.token_counts
-    sequences = sides.get("train") or next(iter(sides.values()))
-    rows = np.unique(np.linspace(0, max(0, len(sequences) - 1), _EXPECTED_FROM).astype(np.int64))
+    main = "train" if "train" in shards.splits else shards.splits[0]
+    places = [place for place in places if place.split == main]
+    drawn = places[:: -(-len(places) // _MOST_OPENED)] if places else []
     counts = np.zeros(1, dtype=np.int64)
-    for chunk in _chunks(rows, sequences) if len(sequences) else ():
-        counts = _sum(counts, np.bincount(sequences.take(chunk).ravel()))
+    for place in drawn:
+        rows = place.first + np.unique(np.linspace(0, place.size - 1, _EXPECTED_FROM // len(drawn)).astype(np.int64))
+        counts = _sum(counts, np.bincount(_opened(place.source).take(rows).ravel()))
     return np.append(counts, 0)
 
 

@@ -124,17 +124,19 @@ def scan_records(location: str | Path) -> npt.NDArray[np.int64]:
             last = max(0, len(block) - HEADER_BYTES)
             while start <= last:
                 header = block[start : start + HEADER_BYTES]
-                if header not in known:
-                    known[header] = _checked_length(header, location, offset + start, size)
-                length = known[header]
-                found.append(length)
-                start += length + (HEADER_BYTES + FOOTER_BYTES)
+                try:
+                    frame_bytes = known[header]
+                except KeyError:
+                    length = _checked_length(header, location, offset + start, size)
+                    frame_bytes = known[header] = HEADER_BYTES + length + FOOTER_BYTES
+                found.append(frame_bytes)
+                start += frame_bytes
             offset += start
         if offset > size:
-            _checked_length(header, location, offset - (HEADER_BYTES + length + FOOTER_BYTES), size)
-    lengths = np.array(found, dtype=np.int64)
-    ends = np.cumsum(lengths + (HEADER_BYTES + FOOTER_BYTES)) - FOOTER_BYTES
-    return np.stack([ends - lengths, lengths], axis=1)
+            _checked_length(header, location, offset - frame_bytes, size)
+    frame_sizes = np.array(found, dtype=np.int64)
+    starts = np.cumsum(frame_sizes) - frame_sizes
+    return np.stack([starts + HEADER_BYTES, frame_sizes - (HEADER_BYTES + FOOTER_BYTES)], axis=1)
 
 
 def _open(location: str | Path) -> IO[bytes]:
