@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from shardsets import build_set, some_documents, tokenizer
 from tpudeck import jobs
 from tpudeck.config import Home
-from tpudeck.errors import InputError
+from tpudeck.errors import CorpusError, InputError
 from tpudeck.inspection.pieces import Reader
 from tpudeck.inspection.task import known_shards
 from tpudeck.presets import Experiment
@@ -105,12 +105,14 @@ def test_what_a_name_means_follows_from_what_is_there(home: Home, words: LoadedT
     (tmp_path / "text.txt").write_text("some text\n")
     kinds = {str(words.folder): "tokenizer", str(words.folder / "tokenizer.json"): "tokenizer", str(folder): "shards",
              str(tmp_path / "text.txt"): "text", "builtin": "text", "hub:org/name": "text",
-             "preset:quickstart": "text"}  # fmt: skip
+             "preset:quickstart": "text", str(tmp_path / "*.txt"): "text"}  # fmt: skip
     assert {name: find(name, home)[-1].kind for name in kinds} == kinds
     run = trained_on(home, folder)
     assert find(run.folder.name, home)[0].kind == "text"
     with pytest.raises(InputError, match="no folder, file, preset or run"):
         find("nothing-like-it", home)
+    with pytest.raises(CorpusError, match="no file matches"):
+        find(str(tmp_path / "*.csv"), home)
     with pytest.raises(InputError, match="nothing was named"):
         find("  ", home)
 
@@ -316,7 +318,8 @@ async def test_one_goes_to_a_record_of_a_shard_and_to_a_step(deck: Deck, home: H
             await pilot.press("r")
             await until(pilot, "Go to record")
             await pilot.press("ctrl+u", *wrong, "enter")
-            await until(pilot, told)
+            await until(pilot, lambda text, told=told: "Go to record" in text and told in text)
+            await pilot.press("escape")
         deck.screen.query_one(Pages).turn_to("Trained")
         await until(pilot, "step 0, the first of 4 sequences, in tiny [run]")
         await pilot.press("r")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tpudeck.config import Home
+from tpudeck.corpus.files import find_files
 from tpudeck.errors import InputError, TpudeckError
 from tpudeck.inspection.pieces import Reader
 from tpudeck.inspection.records import find_tokenizer
@@ -146,9 +147,13 @@ def find(text: str, home: Home) -> list[Artefact]:
         return [_of_folder("tokenizer", path.absolute())]
     if path.is_dir() and ((path / "manifest.json").exists() or any(path.rglob("*.tfrecord"))):
         return [_of_folder("shards", path.absolute())]
-    if path.exists() or text == "builtin" or text.startswith(("hub:", "gs://")) or set("*?[") & set(text):
-        source = str(path.absolute()) if path.exists() else text
-        return [_text(around(source))]
+    if path.exists():
+        return [_text(around(str(path.absolute())))]
+    if text == "builtin" or text.startswith(("hub:", "gs://")):
+        return [_text(around(text))]
+    if set("*?[") & set(text):
+        find_files(text)
+        return [_text(around(text))]
     return _parts(_experiment_named(text, home), home)
 
 

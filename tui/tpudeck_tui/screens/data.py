@@ -318,18 +318,18 @@ class DataScreen(ChartScreen):
         if view is None or view.opened.shards is None:
             self.app.say("records are in shard sets: choose one in the list", severity="warning")
         elif self.query_one(Pages).page == "Trained":
-            self.app.push_screen(Prompt("Go to step", str(view.step), hint="Counted from 0."), self._go_to_step)
+            step = Prompt(
+                "Go to step", str(view.step), hint="Counted from 0.", attempt=lambda text: self._go(step=_whole(text))
+            )
+            self.app.push_screen(step)
         else:
-            hint = "A record, or shard:record; both are counted from 0."
-            self.app.push_screen(Prompt("Go to record", str(view.number), hint=hint), self._go_to_record)
-
-    def _go_to_step(self, text: str | None) -> None:
-        if text is not None:
-            self._attempt(lambda: self._go(step=_whole(text)))
-
-    def _go_to_record(self, text: str | None) -> None:
-        if text is not None:
-            self._attempt(lambda: self._go(number=self._record_named(text)))
+            record = Prompt(
+                "Go to record",
+                str(view.number),
+                hint="A record, or shard:record; both are counted from 0.",
+                attempt=lambda text: self._go(number=self._record_named(text)),
+            )
+            self.app.push_screen(record)
 
     def _record_named(self, text: str) -> int:
         """``1234``, or ``2:17`` for record 17 of shard 2."""
@@ -343,12 +343,6 @@ class DataScreen(ChartScreen):
         if number >= total:
             raise InputError(f"{view.split} has the records 0 to {total - 1:,}, got {number:,}")
         return number
-
-    def _attempt(self, action: Callable[[], None]) -> None:
-        try:
-            action()
-        except TpudeckError as error:
-            self.app.tell(error)
 
     def _go(self, *, split: str | None = None, number: int | None = None, step: int | None = None) -> None:
         view, pages = self._view, self.query_one(Pages)
