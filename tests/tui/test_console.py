@@ -248,7 +248,7 @@ async def test_a_key_can_be_given_to_another_action(home: Home) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [("[console\n", "TOML"), ("[console]\ntheme = 3\n", "console.theme"), ("[console]\nspeed = 3\n", "console.speed"),
-     ("console = 1\n", "is a table")],
+     ("console = 1\n", "is a table"), ('[console]\ntheme = "mauve [b]"\n', "no theme 'mauve [b]'")],
 )  # fmt: skip
 async def test_a_broken_settings_file_is_a_notice(home: Home, text: str, words: str) -> None:
     home.settings_file.write_text(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.style import Style
 from textual.app import App
@@ -39,7 +40,11 @@ class Looks(PaintingApp):
         """Before the first style sheet is read: to change the theme later is to read them all again."""
         for theme in THEMES:
             self.register_theme(theme)
-        wanted = self.settings.theme or self.memory.get(self._theme_key, "")
+        chosen = self.settings.theme
+        if chosen and chosen not in self.available_themes:
+            problem = f"console.theme: there is no theme {chosen!r}; ctrl+p has them under Theme"
+            self.settings = replace(self.settings, problem=self.settings.problem or problem)
+        wanted = chosen or self.memory.get(self._theme_key, "")
         self.set_reactive(App.theme, wanted if wanted in self.available_themes else self._default_theme)
 
     @property

@@ -32,14 +32,15 @@ _THOROUGH_EVERY_S = 5.0
 """How soon it is seen that somebody else tagged or archived a run that has ended."""
 _AFTER_FAILURE_S = 5.0
 _FASTEST_S = 0.05
-"""However short a time between looks is asked for."""
+_SLOWEST_S = 3600.0
+"""Between two looks, whatever is asked for."""
 
 
 class Watcher:
     """Watches a home, and the runs that somebody looks at."""
 
     def __init__(self, home: Home, post: Callable[[Message], object], *, refresh_s: float) -> None:
-        self.refresh_s = max(_FASTEST_S, refresh_s)
+        self.refresh_s = min(_SLOWEST_S, max(_FASTEST_S, refresh_s))
         self._post = post
         self._index = RunIndex(home)
         self._runs: tuple[RunSummary, ...] | None = None
