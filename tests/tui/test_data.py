@@ -328,6 +328,13 @@ async def test_one_goes_to_a_record_of_a_shard_and_to_a_step(deck: Deck, home: H
         await until(pilot, lambda text: "step 1,234, the first of" in text and "replaced→by" in text)
 
 
+async def test_that_there_is_more_below_is_seen_at_80_columns(deck: Deck, home: Home, words: LoadedTokenizer) -> None:
+    made_set(home, words)
+    async with deck.run_test(size=(80, 24)) as pilot:
+        await open_data(pilot, deck, "shards")
+        await until(pilot, lambda text: any("Charts" in line and line.endswith("↓") for line in text.splitlines()))
+
+
 async def test_a_marked_tokenizer_stands_beside_the_others(
     deck: Deck, home: Home, words: LoadedTokenizer, tmp_path: Path
 ) -> None:

@@ -140,6 +140,8 @@ class Pages(Lines, can_focus=True):
             segments.append(Segment(" ", self.rich_style))
             used += len(name) + 3
         note = f" {more} more ↓ " if more > 0 else ""
+        if used + len(note) >= width:
+            note = note and "↓"
         rest = width - used - len(note)
         if rest > 0:
             segments += [Segment("─" * rest, self.part("faint")), Segment(note, self.part("muted"))]
