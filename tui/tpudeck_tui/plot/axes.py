@@ -11,6 +11,10 @@ import numpy.typing as npt
 __all__ = ["Scale", "format_tick", "format_value", "nice_scale", "ticks", "time_ticks"]
 
 
+_LEAST = 1e-290
+"""Below it numbers lose their digits."""
+
+
 @dataclass(frozen=True)
 class Scale:
     """The y axis: the values at its lower and upper end, linear or logarithmic."""
@@ -48,8 +52,8 @@ def nice_scale(low: float, high: float, *, log: bool = False) -> Scale:
             bottom, top = math.log10(low) - 0.5, math.log10(low) + 0.5
         return Scale(10.0 ** max(bottom, -307.0), 10.0 ** min(top, 308.0), log=True)
     largest = max(abs(low), abs(high))
-    if high / 2 - low / 2 <= largest * 1e-12:
-        pad = largest * 0.1 if largest > 1e-290 else 1.0  # below that, numbers lose their digits
+    if high / 2 - low / 2 <= max(largest * 1e-12, _LEAST):
+        pad = largest * 0.1 if largest > _LEAST else 1.0
         return Scale(low - pad, high + pad)
     span = min(high - low, 1e308)
     step = _nice_step(span, 12)
