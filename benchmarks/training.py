@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -156,6 +156,9 @@ class FakeSequences:
 
     def take(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
         return self._ids[rows]
+
+    def prepare(self, shards: Iterable[int]) -> None:
+        """All are there."""
 
 
 def child(way: str, size: Size) -> None:
