@@ -18,6 +18,7 @@ is its parent's control pipe; it then keeps what it has, and exits with 130.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import shutil
@@ -110,15 +111,17 @@ class Job:
             raise InterruptedRunError(f"{self.task} was asked to stop")
 
     @contextlib.contextmanager
-    def nothing_to_save(self) -> Iterator[None]:
+    def nothing_to_save(self, *, deadline_s: float = math.inf, late: TpudeckError | None = None) -> Iterator[None]:
         """Within this, somebody who asks for an end gets it at once, whatever the main thread is in: a compiler hears
-        nothing for minutes."""
-        over = threading.Event()
+        nothing for minutes. Past the deadline the task ends with the error `late`: a device may never answer."""
+        over, end = threading.Event(), time.monotonic() + deadline_s
 
         def watch() -> None:
             while not over.wait(_LOOK_EVERY_S):
                 if self.stopping:
                     _end(self.folder, self.task, InterruptedRunError(f"{self.task} was asked to stop"))
+                if late is not None and time.monotonic() > end:
+                    _end(self.folder, self.task, late)
 
         watcher = threading.Thread(target=watch, daemon=True, name="nothing-to-save")
         watcher.start()

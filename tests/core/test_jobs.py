@@ -12,14 +12,14 @@ import pytest
 
 from tpudeck import jobs
 from tpudeck.config import Home
-from tpudeck.errors import CorpusError, InterruptedRunError, WorkError
+from tpudeck.errors import CorpusError, InterruptedRunError, RetryLaterError, WorkError
 from tpudeck.presets import Experiment, resolve
 from tpudeck.runs import locks
 
 TASK = """
 import os, sys, time
 from tpudeck import jobs
-from tpudeck.errors import CorpusError
+from tpudeck.errors import CorpusError, RetryLaterError
 
 def work(job):
     how = job.request().get("how")
@@ -29,6 +29,9 @@ def work(job):
         raise ValueError("a bug")
     if how == "die":
         os.kill(os.getpid(), 9)
+    if how == "hang":
+        with job.nothing_to_save(deadline_s=0.3, late=RetryLaterError("the device did not answer")):
+            time.sleep(60)
     while how == "wait":
         job.progress(1, 2, "things", force=True)
         job.check_stop()
@@ -64,6 +67,11 @@ def test_an_error_comes_back_as_itself(experiment: Experiment) -> None:
 def test_a_bug_comes_back_as_failed_work(experiment: Experiment) -> None:
     with pytest.raises(WorkError, match="ValueError: a bug"):
         jobs.run("tokenizer", experiment, request={"how": "crash"})
+
+
+def test_what_never_answers_ends_at_its_deadline(experiment: Experiment) -> None:
+    with pytest.raises(RetryLaterError, match="the device did not answer"):
+        jobs.run("tokenizer", experiment, request={"how": "hang"})
 
 
 def test_a_child_that_is_killed_is_told_as_such(experiment: Experiment) -> None:

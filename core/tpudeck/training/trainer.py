@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tpudeck import pretrained
-from tpudeck.errors import InterruptedRunError, TrainingDivergedError, in_one_line
+from tpudeck.errors import InterruptedRunError, RetryLaterError, TrainingDivergedError, in_one_line
 from tpudeck.presets import FAMILIES
 from tpudeck.runs.events import (
     AlertRaised,
@@ -44,6 +44,7 @@ from tpudeck.training.pace import Pace
 from tpudeck.training.profiling import Call, Profiler
 from tpudeck.training.setup import Training, open_batches, read_or_make_plan, set_up
 from tpudeck.training.strategy import connect
+from tpudeck.units import format_duration
 
 if TYPE_CHECKING:
     from tpudeck.jobs import Job
@@ -54,14 +55,25 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 _STARTING_PROMISE_S = 300.0
+_CONNECTING_S = 300.0
+"""A TPU that is there answers within a minute."""
 _COMPILING_PROMISE_S = {"cpu": 300.0, "gpu": 900.0, "tpu": 1800.0}
 _CHECKPOINTING_PROMISE_S = 600.0
 _LEAST_PROMISE_S = 30.0
 
 
+def _no_answer(experiment: Experiment) -> RetryLaterError:
+    device = experiment.device
+    return RetryLaterError(
+        f"the device {device.name or device.kind} did not answer within {format_duration(_CONNECTING_S)}",
+        hint="`tpudeck doctor` looks at what may hold it; `tpudeck runs resume` tries again",
+    )
+
+
 def run(job: Job, inputs: Inputs) -> dict[str, Any]:
     """Train from the start or the newest checkpoint to the end; the numbers of the run."""
-    machine = connect(inputs.experiment)
+    with job.nothing_to_save(deadline_s=_CONNECTING_S, late=_no_answer(inputs.experiment)):
+        machine = connect(inputs.experiment)
     batches = open_batches(inputs, machine)
     job.writer.event(PhaseChanged(phase="compiling", promise_s=_COMPILING_PROMISE_S[machine.kind]))
     for remark in _remarks(inputs.experiment):
