@@ -69,6 +69,19 @@ def test_a_live_run_costs_little_of_the_line(home: Home) -> None:
     run.release()
 
 
+def test_a_size_that_is_soon_what_it_was_leaves_a_whole_screen(home: Home) -> None:
+    fill(home, 3)
+    with terminal() as console:
+        console.until("run-00")
+        width, height = console.width, console.height
+        console.settle()
+        console.process.send_signal(signal.SIGSTOP)
+        console.resize(40, 10)
+        console.resize(width, height)
+        console.process.send_signal(signal.SIGCONT)
+        console.until(lambda text: "run-02" in text and "? Keys" in text)
+
+
 def test_a_storm_of_resizes_leaves_a_whole_screen(home: Home) -> None:
     fill(home, 3)
     with terminal() as console:

@@ -238,6 +238,11 @@ class Deck(Looks):
         if not self.commands:
             self._commands_timer.pause()
 
+    def on_resize(self) -> None:
+        """Paint anew also where the size is what it was: sizes in between, which a busy console never sees, have cut
+        away what the terminal showed."""
+        self.screen.refresh()
+
     # What screens share.
 
     def say(self, text: str, *, severity: Any = "information") -> None:
