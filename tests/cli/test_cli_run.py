@@ -325,7 +325,7 @@ def test_a_run_that_is_not_running_cannot_be_profiled(home: Home) -> None:
 
 
 def test_a_profile_that_never_comes_is_not_waited_for_beyond_the_run(home: Home) -> None:
-    folder = runs.begin(home, steps=50, step_s=0.02)
+    folder = runs.begin(home, steps=50, step_s=0.1)
     runs.at_step(folder, 1)
     done = tpudeck("runs", "profile", folder.name)
     assert done.returncode == 1 and "ended before it could be profiled" in done.stderr
