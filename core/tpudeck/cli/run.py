@@ -72,7 +72,7 @@ def run(
     from tpudeck.config import Home
 
     home = Home.here()
-    experiment = _resolved(preset, [*changes, *([f"device.kind={device}"] if device else [])], home, weights=weights)
+    experiment = _resolved(preset, changes, home, device=device, weights=weights)
     folder = launch.create(
         experiment,
         home=home,
@@ -83,11 +83,7 @@ def run(
         priority=priority,
         options=launch.Options(notify=tuple(notify), tensorboard=tensorboard, queue=queue, mirror=mirror),
     )
-    if detach:
-        launch.start(folder)
-        let_go(folder, as_json=as_json)
-    else:
-        stay_with(folder, start=launch.start, as_json=as_json)
+    begin(folder, start=launch.start, detach=detach, as_json=as_json)
 
 
 def quickstart(
@@ -101,14 +97,16 @@ def quickstart(
     from tpudeck.config import Home
 
     home = Home.here()
-    experiment = _resolved("quickstart", [*changes, *([f"device.kind={device}"] if device else [])], home)
+    experiment = _resolved("quickstart", changes, home, device=device)
     folder = launch.create(experiment, home=home, name=name, preset="quickstart", argv=["tpudeck", *sys.argv[1:]])
     stay_with(folder, start=launch.start, as_json=as_json, learned=True)
 
 
-def _resolved(preset: str, changes: list[str], home: Home, *, weights: str = "") -> Experiment:
+def _resolved(preset: str, changes: list[str], home: Home, *, device: str, weights: str = "") -> Experiment:
     from tpudeck.presets import overrides_as_data, resolve
 
+    if device:
+        changes = [*changes, f"device.kind={device}"]
     if not weights:
         return resolve(preset, home=home, overrides=changes).experiment
     from tpudeck import pretrained
@@ -118,7 +116,16 @@ def _resolved(preset: str, changes: list[str], home: Home, *, weights: str = "")
     return resolve(preset, home=home, overrides=changes, changes=theirs).experiment
 
 
-def let_go(folder: Path, *, as_json: bool) -> None:
+def begin(folder: Path, *, start: Callable[[Path], int], detach: bool, as_json: bool) -> None:
+    """Start or resume a run; leave it to itself, or stay until it ends."""
+    if detach:
+        start(folder)
+        _let_go(folder, as_json=as_json)
+    else:
+        stay_with(folder, start=start, as_json=as_json)
+
+
+def _let_go(folder: Path, *, as_json: bool) -> None:
     """Say where a detached run is, and leave."""
     if as_json:
         from tpudeck.runs.reader import RunReader

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from tpudeck.cli.output import narrate
-from tpudeck.cli.transfers import DEADLINE, JSON, bucket_location, say, store, transfer_progress
+from tpudeck.cli.transfers import DEADLINE, JSON, destination, say, store, transfer_progress
 from tpudeck.cli.which import RUN, find
 
 TO = typer.Argument("", metavar="[TO]", help="gs://…, or nothing: the store of config.toml.")
@@ -33,7 +33,7 @@ def push_run(
     from tpudeck.units import parse_duration
 
     folder = find(run)
-    location = bucket_location(to) if to else f"{store()}/runs/{folder.name}"
+    location = destination(to, "runs", folder)
     with transfer_progress() as show:
         done = transfer.push_run(folder, location, deadline_s=parse_duration(deadline), on_progress=show)
     say(done.to_dict(), done.location, as_json)
@@ -67,7 +67,7 @@ def mirror_run(
     from tpudeck.units import parse_duration
 
     folder = find(run)
-    location = bucket_location(to) if to else f"{store()}/runs/{folder.name}"
+    location = destination(to, "runs", folder)
     narrate(f"{folder.name} is mirrored to {location} until it ends")
     mirror.keep_mirrored(folder, location, period_s=parse_duration(every), narrate=narrate)
     print(location)

@@ -56,14 +56,9 @@ def checkpoint(run: str = RUN) -> None:
 def resume(run: str = RUN, detach: bool = DETACH, as_json: bool = LINES) -> None:
     """Go on with a run from its last checkpoint, to the same result as if it had never ended."""
     from tpudeck import launch
-    from tpudeck.cli.run import let_go, stay_with
+    from tpudeck.cli.run import begin
 
-    folder = find(run)
-    if detach:
-        launch.resume(folder)
-        let_go(folder, as_json=as_json)
-    else:
-        stay_with(folder, start=launch.resume, as_json=as_json)
+    begin(find(run), start=launch.resume, detach=detach, as_json=as_json)
 
 
 def fork(
@@ -78,17 +73,13 @@ def fork(
 ) -> None:
     """Start a new run from an old one, with some settings changed; the old one stays as it is."""
     from tpudeck import launch
-    from tpudeck.cli.run import let_go, stay_with
+    from tpudeck.cli.run import begin
     from tpudeck.config import Home
     from tpudeck.fork import fork as make
 
     argv = ["tpudeck", *sys.argv[1:]]
     folder = make(find(run), home=Home.here(), changes=changes, checkpoint=checkpoint, name=name, argv=argv)
-    if detach:
-        launch.start(folder)
-        let_go(folder, as_json=as_json)
-    else:
-        stay_with(folder, start=launch.start, as_json=as_json)
+    begin(folder, start=launch.start, detach=detach, as_json=as_json)
 
 
 def priority(

@@ -97,7 +97,7 @@ def _push(folder: Path, noun: str, to: str, kind: Kind, public: bool, deadline: 
         )  # fmt: skip
         say(pushed.to_dict(), pushed.url, as_json)
         return
-    location = bucket_location(to) if to else f"{store()}/{noun}/{folder.name}"
+    location = destination(to, noun, folder)
     with transfer_progress() as show:
         done = sets.push(folder, location, deadline_s=parse_duration(deadline), on_progress=show)
     say(done.to_dict(), done.location, as_json)
@@ -140,6 +140,11 @@ def _from_hub(source: str, noun: str, kind: Kind, folder: Path | None, revision:
             raise InputError(f"{target} exists already", hint="name another folder, or move it")
         aside.replace(target)
     return target
+
+
+def destination(to: str, noun: str, folder: Path) -> str:
+    """Where something of this machine goes: what was named, or its place in the store."""
+    return bucket_location(to) if to else f"{store()}/{noun}/{folder.name}"
 
 
 def bucket_location(text: str) -> str:

@@ -73,7 +73,9 @@ def _cores() -> float:
     """Cores that this process may use, as far as they have arithmetic of their own: not two threads of one core."""
     import psutil
 
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    from tpudeck.parallel import cores
+
+    allowed = cores()
     return min(allowed, psutil.cpu_count(logical=False) or allowed, _quota())
 
 

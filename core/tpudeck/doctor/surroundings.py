@@ -7,7 +7,7 @@ import importlib.metadata
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,9 +23,10 @@ PACKAGES = (
 """The distributions whose versions matter."""
 
 
-def _installed() -> dict[str, str]:
+def installed(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
+    """Distribution → version, of those that are installed; none of them is imported."""
     versions = {}
-    for name in PACKAGES:
+    for name in packages:
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -39,7 +40,7 @@ class Surroundings:
 
     home: Home = field(default_factory=Home.here)
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    versions: Mapping[str, str] = field(default_factory=_installed)
+    versions: Mapping[str, str] = field(default_factory=installed)
     """Distribution → version, of those that are installed."""
     python: tuple[int, int] = sys.version_info[:2]
     user: str = field(default_factory=getpass.getuser)

@@ -7,7 +7,6 @@ zero.
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from tpudeck.inspection.curves import coverage_curve, zipf_curve
 from tpudeck.inspection.estimates import Ratio, wilson
 from tpudeck.inspection.findings import Finding, percent
 from tpudeck.inspection.pieces import pieces
+from tpudeck.tokenizer.encoding import Encoded, Encoder
 
 if TYPE_CHECKING:
     from tpudeck.tokenizer import LoadedTokenizer
@@ -62,9 +62,9 @@ def inspect_tokenizer(
     specials = [str(tokenizer.rust.id_to_token(id_)) for id_ in tokenizer.special_ids]
     sample = _Sample(np.zeros(tokenizer.vocab_size, dtype=np.int64))
     lengths = np.array([len(piece) for piece in pieces(tokenizer)])
+    encoder = Encoder(tokenizer)
     for texts in batches:
-        encoded = tokenizer.rust.encode_batch_fast(list(texts), add_special_tokens=False)
-        _count(tokenizer, lengths <= 1, texts, [encoding.ids for encoding in encoded], sample)
+        _count(tokenizer, lengths <= 1, texts, encoder.encode(texts), sample)
         _search(specials, texts, sample)
         on_documents(sample.documents)
     ordinary = np.ones(tokenizer.vocab_size, dtype=bool)
@@ -88,12 +88,11 @@ def _count(
     tokenizer: LoadedTokenizer,
     single: npt.NDArray[np.bool_],
     texts: Sequence[str],
-    encoded: list[list[int]],
+    encoded: Encoded,
     sample: _Sample,
 ) -> None:
     """Count the tokens of some documents. ``single``: which ids stand for one character or less."""
-    tokens_D = np.array([len(ids) for ids in encoded], dtype=np.int64)
-    flat = np.fromiter(itertools.chain.from_iterable(encoded), dtype=np.int64, count=int(tokens_D.sum()))
+    flat, tokens_D = encoded
     sample.documents += len(texts)
     sample.counts += np.bincount(flat, minlength=len(sample.counts))
     sample.characters_per_token.add([len(text) for text in texts], tokens_D)
@@ -103,7 +102,9 @@ def _count(
     sample.unknown.add(unknown_D, tokens_D)
     for index in np.flatnonzero(unknown_D)[: _MOST_SEARCHED - sample.searched]:
         _find_unknown(tokenizer, texts[index], sample)
-    _check_round_trips(tokenizer, texts, encoded, sample)
+    ends = np.cumsum(tokens_D).tolist()
+    ids = flat.tolist()
+    _check_round_trips(tokenizer, texts, [ids[start:end] for start, end in zip([0, *ends], ends, strict=False)], sample)
 
 
 def _per_document(marked: npt.NDArray[np.bool_], tokens_D: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import getpass
-import importlib.metadata
 import platform
 import re
 import secrets
@@ -207,14 +206,9 @@ def _with_absolute_paths(experiment: Experiment) -> Experiment:
 
 
 def _versions() -> dict[str, str]:
-    """What is installed, without importing any of it."""
-    versions = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return versions
+    from tpudeck.doctor.surroundings import installed
+
+    return {"python": platform.python_version()} | installed(_PACKAGES)
 
 
 def _git() -> dict[str, Any] | None:

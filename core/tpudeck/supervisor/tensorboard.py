@@ -17,7 +17,7 @@ from typing import Any
 from tpudeck.runs.events import AttemptStarted, Evaluated, Event
 from tpudeck.runs.numbers import decode_number
 from tpudeck.runs.processes import host_name
-from tpudeck.tfrecord import frame
+from tpudeck.tfrecord import encode_field, encode_varint, frame
 
 __all__ = ["TensorBoardFile"]
 
@@ -25,26 +25,12 @@ _NO_SCALARS = {"step", "time", "attempt"}
 _SESSION_START = 1
 
 
-def _varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
-
-
-def _message(field: int, body: bytes) -> bytes:
-    """A field of bytes, text or a nested message."""
-    return _varint(field << 3 | 2) + _varint(len(body)) + body
-
-
 def _event(wall_time: float, step: int, body: bytes) -> bytes:
-    return struct.pack("<Bd", 1 << 3 | 1, wall_time) + _varint(2 << 3) + _varint(step) + body
+    return struct.pack("<Bd", 1 << 3 | 1, wall_time) + encode_varint(2 << 3) + encode_varint(step) + body
 
 
 def _scalar(tag: str, value: float) -> bytes:
-    return _message(1, _message(1, tag.encode()) + struct.pack("<Bf", 2 << 3 | 5, value))
+    return encode_field(1, encode_field(1, tag.encode()) + struct.pack("<Bf", 2 << 3 | 5, value))
 
 
 class TensorBoardFile:
@@ -54,14 +40,14 @@ class TensorBoardFile:
         folder.mkdir(exist_ok=True)
         now = time.time()
         self._path = folder / f"events.out.tfevents.{now:.0f}.{host_name()}.{time.monotonic_ns()}"
-        self._write([_event(now, 0, _message(3, b"brain.Event:2"))])
+        self._write([_event(now, 0, encode_field(3, b"brain.Event:2"))])
 
     def add(self, rows: Iterable[Mapping[str, Any]], events: Iterable[Event]) -> None:
         """Lines of metrics and events that are new, in their order."""
         records = []
         for event in events:
             if isinstance(event, AttemptStarted) and event.resume_from_step:
-                session = _message(7, _varint(1 << 3) + _varint(_SESSION_START))
+                session = encode_field(7, encode_varint(1 << 3) + encode_varint(_SESSION_START))
                 records.append(_event(time.time(), event.resume_from_step + 1, session))
             elif isinstance(event, Evaluated):
                 scores = {"eval_loss": event.eval_loss, "accuracy": event.accuracy, "perplexity": event.perplexity}
@@ -78,4 +64,4 @@ class TensorBoardFile:
 def _scalars(wall_time: float, step: int, values: Mapping[str, Any]) -> bytes:
     numbers = {name: decode_number(value) for name, value in values.items() if name not in _NO_SCALARS}
     body = b"".join(_scalar(name, value) for name, value in numbers.items() if isinstance(value, (int, float)))
-    return _event(wall_time, step, _message(5, body))
+    return _event(wall_time, step, encode_field(5, body))

@@ -6,7 +6,9 @@ from tpudeck.tfrecord.example import (
     decode_int64s,
     decode_varints,
     encode_example,
+    encode_field,
     encode_int64s,
+    encode_varint,
     encode_varints,
 )
 from tpudeck.tfrecord.frames import (
@@ -29,7 +31,9 @@ __all__ = [
     "decode_int64s",
     "decode_varints",
     "encode_example",
+    "encode_field",
     "encode_int64s",
+    "encode_varint",
     "encode_varints",
     "frame",
     "masked_crc32c",

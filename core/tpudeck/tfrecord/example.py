@@ -22,7 +22,9 @@ __all__ = [
     "decode_int64s",
     "decode_varints",
     "encode_example",
+    "encode_field",
     "encode_int64s",
+    "encode_varint",
     "encode_varints",
 ]
 
@@ -105,27 +107,27 @@ def _runs(octets: npt.NDArray[np.uint8]) -> Iterator[npt.NDArray[np.uint8]]:
 
 def encode_example(features: Mapping[str, Feature]) -> bytes:
     """A ``tf.train.Example``, its features in the order given, its numbers packed."""
-    return _field(1, b"".join(_field(1, _entry(name, feature)) for name, feature in features.items()))
+    return encode_field(1, b"".join(encode_field(1, _entry(name, feature)) for name, feature in features.items()))
 
 
 def _entry(name: str, feature: Feature) -> bytes:
-    return _field(1, name.encode()) + _field(2, _encode_feature(feature))
+    return encode_field(1, name.encode()) + encode_field(2, _encode_feature(feature))
 
 
 def _encode_feature(feature: Feature) -> bytes:
     if isinstance(feature, list):
-        return _field(_BYTES_LIST, b"".join(_field(1, item) for item in feature))
+        return encode_field(_BYTES_LIST, b"".join(encode_field(1, item) for item in feature))
     if feature.dtype.kind == "f":
-        return _field(_FLOAT_LIST, _field(1, feature.astype("<f4").tobytes()))
-    return _field(_INT64_LIST, _field(1, encode_varints(feature)))
+        return encode_field(_FLOAT_LIST, encode_field(1, feature.astype("<f4").tobytes()))
+    return encode_field(_INT64_LIST, encode_field(1, encode_varints(feature)))
 
 
-def _field(number: int, data: bytes) -> bytes:
-    """A length-delimited field."""
-    return b"%c%b%b" % (number << 3 | _DELIMITED, _encode_varint(len(data)), data)
+def encode_field(number: int, data: bytes) -> bytes:
+    """A length-delimited field: bytes, text or a nested message."""
+    return b"%c%b%b" % (number << 3 | _DELIMITED, encode_varint(len(data)), data)
 
 
-def _encode_varint(number: int) -> bytes:
+def encode_varint(number: int) -> bytes:
     """One number that is not negative: what an array is too slow for."""
     encoded = bytearray()
     while number > 0x7F:
@@ -140,11 +142,11 @@ def encode_int64s(name: str, values_NS: npt.NDArray[np.int64], beside: Mapping[s
     numbers_NS = np.ascontiguousarray(values_NS, dtype=np.int64).view(np.uint64)
     lengths_NS = _varint_lengths(numbers_NS)
     encoded = _encode_varints(numbers_NS.ravel(), lengths_NS.ravel())
-    rest = b"".join(_field(1, _entry(other, feature)) for other, feature in beside.items())
-    key, examples, start = _field(1, name.encode()), [], 0
+    rest = b"".join(encode_field(1, _entry(other, feature)) for other, feature in beside.items())
+    key, examples, start = encode_field(1, name.encode()), [], 0
     for length in lengths_NS.sum(axis=1).tolist():
-        values = _field(_INT64_LIST, _field(1, encoded[start : start + length]))
-        examples.append(_field(1, rest + _field(1, key + _field(2, values))))
+        values = encode_field(_INT64_LIST, encode_field(1, encoded[start : start + length]))
+        examples.append(encode_field(1, rest + encode_field(1, key + encode_field(2, values))))
         start += length
     return examples
 
@@ -206,7 +208,7 @@ def _packed_int64s(record: bytes, name: str) -> bytes | memoryview:
                 items = [item for number, item in _fields(_message(parts[-1])) if number == 1]
                 if len(items) == 1 and isinstance(items[0], memoryview):
                     return items[0]
-                return b"".join(item if isinstance(item, memoryview) else _encode_varint(item) for item in items)
+                return b"".join(item if isinstance(item, memoryview) else encode_varint(item) for item in items)
     raise ValueError(f"a record has no int64 feature {name!r}")
 
 

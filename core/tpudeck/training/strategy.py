@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from tpudeck.doctor import explain
 from tpudeck.errors import InputError, RetryLaterError
+from tpudeck.parallel import cores
 from tpudeck.training.noise import quieted
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def connect(experiment: Experiment) -> Machine:
     if kind == "gpu" and train.precision == "bfloat16":
         _require_bfloat16()
     xla = train.xla if train.xla is not None else kind == "gpu"
-    return Machine(kind, strategy, replicas, xla and kind != "tpu", device.threads or _cores())
+    return Machine(kind, strategy, replicas, xla and kind != "tpu", device.threads or cores())
 
 
 def _kind(device: Device) -> Kind:
@@ -79,10 +80,6 @@ def _has_tpu_build() -> bool:
     except importlib.metadata.PackageNotFoundError:
         return False
     return os.environ.get("TPU_LOAD_LIBRARY") != "0"
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _cpu(device: Device) -> tf.distribute.Strategy:
